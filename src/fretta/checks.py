@@ -1,0 +1,53 @@
+"""What a batch must be before any model sees it. Nothing has changed when these raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import InputError
+from .parts.classifier import Classifier
+
+
+def checked_batch(x: Any, model: Classifier) -> Tensor:
+    """The batch, if the model can take it; an InputError that says why not otherwise."""
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"the batch is a {type(x).__name__}; give a floating-point (N, C, H, W) tensor"
+        )
+    if not x.is_floating_point():
+        raise InputError(
+            f"the batch has dtype {x.dtype}; models take floating-point images, preprocessed as in"
+            " training: x.float() / 255, then (x - mean) / std"
+        )
+    if x.dim() < 2 or len(x) == 0:
+        raise InputError(
+            f"the batch has shape {tuple(x.shape)}; give at least one image: (N, C, H, W)"
+        )
+    like = model.example()
+    if like is not None and x.device != like.device:
+        raise InputError(
+            f"the batch is on {x.device}, the model on {like.device}; use x.to('{like.device}')"
+        )
+    if like is not None and x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise InputError(f"the batch is {x.dtype}, the model {like.dtype}; use x.to({like.dtype})")
+    # One sum finds out whether anything is wrong; only then look where.
+    if not torch.isfinite(x.detach().sum()):
+        bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(
+                f"NaN or infinite pixels in {len(bad)} of {len(x)} images, at batch position"
+                f" {bad[:10]}; drop them. The adapter has not changed"
+            )
+    # autograd cannot keep tensors made under inference_mode, nor may it enter the caller's graph
+    return x.clone() if x.is_inference() else x.detach()
+
+
+def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]:
+    """Image batches from image batches or (images, labels); labels are ignored."""
+    for item in source:
+        x = item[0] if isinstance(item, tuple | list) and len(item) else item
+        yield checked_batch(x, model)

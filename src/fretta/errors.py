@@ -1,0 +1,81 @@
+"""Every exception fretta raises on purpose, and its warning category.
+
+    FrettaError
+    ├── ConfigError        an unknown method or hyper-parameter, a value out of range  (ValueError)
+    ├── ModelError         a model that cannot be adapted this way
+    │   ├── HeadError      the classification head was not found, or is ambiguous
+    │   └── NeedError      the method needs something the model or the call does not have
+    ├── InputError         a batch the model cannot take; the adapter has not changed  (ValueError)
+    ├── StateError         a state that does not belong to this adapter  (ValueError)
+    ├── WeightsError       a weights file that is missing, unsafe or does not fit  (ValueError)
+    ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
+    └── MissingExtraError  an optional dependency is not installed  (ImportError)
+
+Each message says what was seen, why it cannot work and what would.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "FrettaError",
+    "FrettaWarning",
+    "HeadError",
+    "InputError",
+    "MissingExtraError",
+    "ModelError",
+    "NeedError",
+    "StateError",
+    "WeightsError",
+]
+
+
+class FrettaError(Exception):
+    """Base of everything fretta raises on purpose."""
+
+
+class ConfigError(FrettaError, ValueError):
+    """An unknown name or a value out of range."""
+
+
+class ModelError(FrettaError):
+    """A model that cannot be adapted this way."""
+
+
+class HeadError(ModelError):
+    """The classification head was not found, or more than one module could be it."""
+
+
+class NeedError(ModelError):
+    """The method needs something that the model or the call does not provide."""
+
+
+class InputError(FrettaError, ValueError):
+    """A batch the model cannot take. Raised before anything changed."""
+
+
+class StateError(FrettaError, ValueError):
+    """A saved state that does not belong to this adapter."""
+
+
+class WeightsError(FrettaError, ValueError):
+    """A weights file that is missing, unsafe, or does not fit the model."""
+
+
+class DataError(FrettaError, ValueError):
+    """A data set that is missing, incomplete or unreadable."""
+
+
+class MissingExtraError(FrettaError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed; "
+            f"it comes with the extra: pip install 'fretta[{extra}]'"
+        )
+
+
+class FrettaWarning(UserWarning):
+    """Something works, but probably not as the user believes."""

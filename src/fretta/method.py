@@ -1,0 +1,139 @@
+"""The contract between a test-time adaptation algorithm and the adapter that runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from .errors import ConfigError
+from .parts.classifier import Classifier
+from .parts.optim import Optim, OptimizerName
+
+Timing = Literal["before", "after"]
+
+AUTO: Any = None  # default of a field that `implied` fills once the model is known
+
+
+class Need(enum.Enum):
+    """What a method cannot work without. The adapter checks it and names the repair."""
+
+    NORM = "normalisation layers with scale and shift"
+    HEAD = "the features that enter a linear head"
+    SOURCE = "source images (source=...)"
+
+
+@dataclasses.dataclass
+class Method:
+    """One test-time adaptation algorithm.
+
+    Subclasses are dataclasses. Their fields are hyper-parameters, named after the paper; a field
+    that is None is filled from `implied` when the model is known. Whatever `fit` and `start`
+    assign is running state: the adapter saves it, and rebuilds it at every reset.
+
+        check       once           values that cannot work, before anything else happens
+        implied     once           what the variant and the number of classes mean for open fields
+        caution     once           warn of values that never or always filter, with so many classes
+        configure   once           which layers, modes and gradients (on a private copy)
+        fit         once           what to measure on source data, if `needs` declares it
+        start       every reset    optimiser, bank, moving averages: all fresh
+        step        every batch    predict, and learn from having predicted; returns logits
+
+    No label, config object, logger, timer or data set name can reach a method: none is in the
+    signature.
+    """
+
+    key: ClassVar[str] = ""
+    summary: ClassVar[str] = ""  # one line for `fretta list`
+    passes: ClassVar[str] = "1F"  # forwards and backwards per batch
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    timing: ClassVar[Timing] = (
+        "before"  # whose logits the paper reports: before or after the update
+    )
+    gradient: ClassVar[bool] = True  # False: step runs without autograd
+    variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
+
+    def implied(self, classes: int) -> Mapping[str, Any]:
+        """Values for the fields left at None."""
+        return {}
+
+    def check(self) -> None:
+        """Raise ConfigError on values that cannot work. Fields may still be None."""
+        variant = getattr(self, "variant", None)
+        if self.variants and variant not in self.variants:
+            raise ConfigError(
+                f"{self.key}: variant {variant!r} is unknown; choose from"
+                f" {', '.join(self.variants)}"
+            )
+
+    def caution(self, classes: int) -> None:
+        """Warn of values that work, but not as one would believe, with this many classes."""
+
+    def configure(self, model: Classifier) -> None:
+        """Everything frozen, in eval mode. Thaw and switch what the method adapts."""
+        model.freeze()
+
+    def fit(self, model: Classifier, source: Iterable[Tensor]) -> None:
+        """Measure on source images what `step` will need. Only called with Need.SOURCE."""
+
+    def start(self, model: Classifier) -> None:
+        """Build all running state, fresh."""
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        """Predict a batch and learn from it; return the logits of the forward before the update."""
+        raise TypeError(f"{type(self).__name__} does not implement step(model, x)")
+
+    def forward(self, model: Classifier, x: Tensor) -> Tensor:
+        """Predict only. Nothing may change."""
+        return model(x)
+
+    # ---- fields as plain data -------------------------------------------------------------------
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        return [field.name for field in dataclasses.fields(cls)]
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
+        values = {name: getattr(self, name) for name in self.field_names()}
+        return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of the last batch that passed the method's filters; None without filters."""
+        kept = getattr(self, "kept", None)
+        return None if kept is None else float(kept.float().mean())
+
+    def resolved(self, classes: int) -> Method:
+        """A fresh copy without running state, with every open field filled and checked."""
+        implied = self.implied(classes)
+        values = {name: getattr(self, name) for name in self.field_names()}
+        copy = type(self)(**{k: implied.get(k) if v is None else v for k, v in values.items()})
+        copy.check()
+        copy.caution(classes)
+        return copy
+
+
+@dataclasses.dataclass
+class GradientMethod(Method):
+    """A method that takes optimiser steps: what all of them can be told."""
+
+    passes: ClassVar[str] = "1F+1B"
+
+    lr: float = 1e-3
+    optimizer: OptimizerName = "adam"
+    momentum: float = 0.9  # of SGD; β1 of Adam
+
+    def check(self) -> None:
+        super().check()
+        self._optim().check()
+
+    def _optim(self) -> Optim:
+        return Optim(self.optimizer, self.lr, self.momentum)
+
+    def new_optimizer(self, model: Classifier) -> Optimizer:
+        return self._optim().build(model.parameters())

@@ -1,0 +1,136 @@
+"""EATA: efficient test-time model adaptation without forgetting (and ETA, without the anchor).
+
+Niu, Wu, Zhang, Chen, Zheng, Zhao, Tan, ICML 2022, https://arxiv.org/abs/2204.02610
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import FrettaWarning
+from ..method import AUTO, GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.filters import caution_entropy_margin, published_margin
+from ..parts.losses import entropy, mean_of
+from ..parts.optim import update
+
+
+@dataclass
+class ETA(GradientMethod):
+    """Minimise the entropy of samples that are reliable and not redundant."""
+
+    key = "eta"
+    summary = "entropy minimisation of reliable, non-redundant samples"
+    needs = frozenset({Need.NORM})
+    variants = ("paper", "released")
+
+    variant: str = "paper"
+    e_margin: float = AUTO  # E0 as a fraction of ln C
+    d_margin: float = AUTO  # ε: a sample is redundant if its cosine to the mean reaches it
+
+    def implied(self, classes: int) -> Mapping[str, Any]:
+        if self.variant == "released":  # one setting, made for 1000 classes, used for all
+            return {"e_margin": (0.5 * math.log(1000) - 1) / math.log(classes), "d_margin": 0.05}
+        return {"e_margin": 0.4, "d_margin": published_margin(classes)}
+
+    def caution(self, classes: int) -> None:
+        caution_entropy_margin(self.key, self.e_margin)
+        # A confident prediction has cosine 1/√C to a uniform mean: below that, all are redundant.
+        if self.d_margin < 0.999 / math.sqrt(classes):
+            warnings.warn(
+                f"{self.key}: d_margin={self.d_margin:.3g} is below 1/√C ="
+                f" {1 / math.sqrt(classes):.3g}, the cosine of a confident prediction to a balanced"
+                " mean: nearly every sample counts as redundant",
+                FrettaWarning,
+                stacklevel=2,
+            )
+        if self.d_margin >= 1:
+            warnings.warn(
+                f"{self.key}: d_margin={self.d_margin:.3g} can never filter: no cosine exceeds 1",
+                FrettaWarning,
+                stacklevel=2,
+            )
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+        self.mean: Tensor | None = None  # m: moving average of the kept predictions
+        self.kept: Tensor | None = None
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        logits = model(x)
+        H = entropy(logits)
+        E0 = self.e_margin * math.log(logits.shape[1])
+        self.kept = self._select(logits.detach(), H.detach(), E0)
+        if self.kept.any():
+            weight = (E0 - H.detach()).exp()  # S_ent: more for the more confident
+            update(self.descent, mean_of(weight * H, self.kept) + self.anchor(model))
+        return logits
+
+    def _select(self, logits: Tensor, H: Tensor, E0: float) -> Tensor:
+        """Reliable: H < E0. Not redundant: |cos(m, σ(p))| < ε. Then m moves to what was kept."""
+        probabilities = logits.softmax(1)
+        kept = H < E0
+        if self.mean is not None:  # the first batch has nothing to be redundant with
+            cosine = F.cosine_similarity(self.mean[None], probabilities, dim=1)
+            kept &= cosine.abs() < self.d_margin
+        if kept.any():
+            mean = probabilities[kept].mean(0)
+            self.mean = mean if self.mean is None else 0.9 * self.mean + 0.1 * mean
+        return kept
+
+    def anchor(self, model: Classifier) -> Tensor | float:
+        """What keeps the parameters near the source: nothing in ETA."""
+        return 0.0
+
+
+@dataclass
+class EATA(ETA):
+    """ETA, held near the source parameters by their Fisher information."""
+
+    key = "eata"
+    summary = "eta, with important parameters held near the source (Fisher)"
+    needs = frozenset({Need.NORM, Need.SOURCE})
+
+    fisher_alpha: float = AUTO  # α
+    fisher_size: int = 2000  # source samples to measure on
+
+    def implied(self, classes: int) -> Mapping[str, Any]:
+        large = self.variant == "released" or classes > 100
+        return {**super().implied(classes), "fisher_alpha": 2000.0 if large else 1.0}
+
+    def fit(self, model: Classifier, source: Iterable[Tensor]) -> None:
+        """F = mean over batches of (∇ cross-entropy to the own argmax)², with test BN."""
+        names, parameters = list(model.adapted), model.parameters()
+        total = [torch.zeros_like(p) for p in parameters]
+        seen = batches = 0
+        for x in source:
+            logits = model(x)
+            loss = F.cross_entropy(logits, logits.detach().argmax(1))
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, g in zip(total, gradients, strict=True):
+                if g is not None:
+                    sum_ += g.square()
+            batches, seen = batches + 1, seen + len(x)
+            if seen >= self.fisher_size:
+                break
+        self.fisher = {n: t / max(batches, 1) for n, t in zip(names, total, strict=True)}
+
+    def anchor(self, model: Classifier) -> Tensor:
+        """α sum_i F_i (θ_i - θ_i⁰)²."""
+        drift = [
+            (self.fisher[name] * (p - model.origin[name]).square()).sum()
+            for name, p in model.adapted.items()
+        ]
+        return self.fisher_alpha * torch.stack(drift).sum()

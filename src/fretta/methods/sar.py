@@ -1,0 +1,98 @@
+"""SAR: towards stable test-time adaptation in dynamic wild world.
+
+Niu, Wu, Zhang, Wen, Chen, Zhao, Tan, ICLR 2023, https://arxiv.org/abs/2302.12400
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import FrettaWarning
+from ..method import AUTO, GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.filters import caution_entropy_margin
+from ..parts.losses import entropy, mean_of
+from ..parts.norm import norm_layers, without_last_block
+from ..parts.optim import OptimizerName, ascended
+
+
+@dataclass
+class SAR(GradientMethod):
+    """Minimise the entropy of reliable samples at a flat minimum; start over on collapse."""
+
+    key = "sar"
+    summary = "sharpness-aware entropy minimisation with recovery"
+    passes = "2F+2B"
+    needs = frozenset({Need.NORM})
+    variants = ("paper", "released")
+
+    optimizer: OptimizerName = "sgd"
+    variant: str = "paper"
+    e_margin: float = AUTO  # E0 as a fraction of ln C
+    rho: float = 0.05  # ρ: radius of the ascent
+    reset_threshold: float = AUTO  # e_m in nats: a moving average below it means collapse
+
+    def implied(self, classes: int) -> Mapping[str, Any]:
+        share = math.log(classes) / math.log(1000)
+        if self.variant == "released":  # the ImageNet values for any number of classes
+            return {"e_margin": 0.4 / share, "reset_threshold": 0.2}
+        return {"e_margin": 0.4, "reset_threshold": 0.2 * share}
+
+    def caution(self, classes: int) -> None:
+        caution_entropy_margin(self.key, self.e_margin)
+        E0 = self.e_margin * math.log(classes)
+        if self.reset_threshold >= E0 > 0:
+            warnings.warn(
+                f"sar: reset_threshold={self.reset_threshold:.3g} is not below the entropy margin"
+                f" {E0:.3g} nats, so the model is reset after every batch",
+                FrettaWarning,
+                stacklevel=2,
+            )
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        if self.variant == "released":  # by name: only ResNets have a `layer4`
+            layers = {n: m for n, m in norm_layers(model.net).items() if "layer4" not in n}
+        else:
+            layers = without_last_block(model.net)
+        model.thaw_norm(layers)
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+        self.average: Tensor | None = None  # moving average of the second loss
+        self.kept: Tensor | None = None
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        logits = model(x)
+        H = entropy(logits)
+        E0 = self.e_margin * math.log(logits.shape[1])
+        self.kept = H.detach() < E0
+        if not self.kept.any():
+            return logits
+        with ascended(model.parameters(), mean_of(H, self.kept), self.rho):
+            second = entropy(model(x))
+            kept = self.kept & (second.detach() < E0)  # filter again within the first selection
+            if not kept.any():
+                return logits
+            loss = mean_of(second, kept)
+            loss.backward()
+        self.descent.step()  # the gradient of the ascended point, taken from where we stood
+        self.descent.zero_grad()
+        self._recover(model, loss.detach())
+        return logits
+
+    def _recover(self, model: Classifier, loss: Tensor) -> None:
+        """A small moving average of the loss means collapse: begin again, momentum and all."""
+        self.average = loss if self.average is None else 0.9 * self.average + 0.1 * loss
+        if self.average < self.reset_threshold:
+            average = self.average
+            model.restore()
+            self.start(model)
+            if self.variant == "released":  # which puts the old average back after its reset
+                self.average = average

@@ -1,0 +1,52 @@
+"""S-FRET: feature redundancy elimination for test time adaptation, the simple form.
+
+You, Lu, Huang, Nie, "FRET: Feature Redundancy Elimination for Test Time Adaptation", ICCV 2025.
+Equation numbers are the paper's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import FrettaWarning
+from ..method import GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.optim import update
+from ..parts.redundancy import redundancy
+
+
+@dataclass
+class SFRET(GradientMethod):
+    """Make the features of a batch share less with each other."""
+
+    key = "s-fret"
+    summary = "minimise the redundancy of the features"
+    needs = frozenset({Need.NORM, Need.HEAD})
+    variants = ("paper", "released")
+
+    lr: float = 1e-4
+    variant: str = "paper"
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        z, logits = model.features(x)
+        if len(z) == 1:
+            # One sample: every |correlation| is 1 and R_e constant, there is nothing to learn.
+            warnings.warn(
+                "s-fret: a batch of one has no redundancy to reduce", FrettaWarning, stacklevel=2
+            )
+            return logits
+        loss = redundancy(z)  # L_SFRET = R_e = ‖Z̃ᵀZ̃ - I‖₁   (eqs. 1 and 2)
+        if self.variant == "released":
+            loss = loss / z.shape[1] ** 2  # the mean over all d² entries
+        update(self.descent, loss)
+        return logits

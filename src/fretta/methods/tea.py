@@ -1,0 +1,73 @@
+"""TEA: test-time energy adaptation.
+
+Yuan, Xu, Hou, Sun, Cheng, CVPR 2024, https://arxiv.org/abs/2311.14402
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError
+from ..method import GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.losses import energy
+from ..parts.optim import update
+from ..parts.random import seeded
+from ..parts.replay import ReplayBuffer
+
+
+@dataclass
+class TEA(GradientMethod):
+    """Lower the energy of test images against samples drawn from the model itself."""
+
+    key = "tea"
+    summary = "energy of test images against samples of the model (SGLD)"
+    passes = "23F+21B"
+    needs = frozenset({Need.NORM})
+    timing = "after"
+
+    sgld_steps: int = 20
+    sgld_lr: float = 0.1  # step size along the gradient
+    sgld_std: float = 0.01  # noise of each step
+    buffer_size: int = 10_000
+    reinit: float = 0.05  # share of samples that begin from noise
+    seed: int = 0
+
+    def check(self) -> None:
+        super().check()
+        if self.sgld_steps < 0 or self.buffer_size < 1 or not 0 <= self.reinit <= 1:
+            raise ConfigError(
+                f"tea: sgld_steps={self.sgld_steps!r}, buffer_size={self.buffer_size!r},"
+                f" reinit={self.reinit!r} cannot work; give sgld_steps >= 0, buffer_size >= 1 and"
+                " reinit in [0, 1]"
+            )
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+        self.generator = seeded(self.seed, model.parameters()[0].device)
+        self.buffer = ReplayBuffer(self.buffer_size, self.reinit)
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        fake = self._sample(model, x)
+        logits = model(x)
+        # separate forwards: with test BN a joint batch would mix the two statistics
+        update(self.descent, energy(logits).mean() - energy(model(fake)).mean())
+        return logits
+
+    def _sample(self, model: Classifier, x: Tensor) -> Tensor:
+        """Stochastic gradient Langevin dynamics: x ← x - η ∇E(x) + noise, from the buffer."""
+        rows, fake = self.buffer.draw(x, self.generator)
+        for _ in range(self.sgld_steps):
+            fake.requires_grad_()
+            (gradient,) = torch.autograd.grad(energy(model(fake)).sum(), fake)
+            noise = torch.empty_like(fake).normal_(generator=self.generator)
+            fake = fake.detach() - self.sgld_lr * gradient + self.sgld_std * noise
+        self.buffer.store(rows, fake)
+        return fake

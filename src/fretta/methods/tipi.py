@@ -1,0 +1,107 @@
+"""TIPI: test time adaptation with transformation invariance.
+
+Nguyen, Nguyen-Tang, Lim, Torr, CVPR 2023,
+https://openaccess.thecvf.com/content/CVPR2023/html/Nguyen_TIPI_Test_Time_Adaptation_With_Transformation_Invariance_CVPR_2023_paper.html
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError, FrettaWarning
+from ..method import GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.losses import entropy, kl_divergence
+from ..parts.optim import update
+from ..parts.random import seeded
+
+
+@dataclass
+class TIPI(GradientMethod):
+    """Make predictions invariant to the small perturbation that changes them most."""
+
+    key = "tipi"
+    summary = "invariance to adversarial perturbations of the input"
+    passes = "4F+2B"
+    needs = frozenset({Need.NORM})
+    timing = "after"
+    variants = ("paper", "released")
+
+    variant: str = "paper"
+    epsilon: float = 2 / 255  # ε in pixels scaled to [0, 1]
+    tent_coeff: float = 0.0  # weight of the entropy of the clean prediction
+    std: float | Sequence[float] | None = None  # of the preprocessing, to turn pixels into inputs
+    reference_batch: int = 128  # `lr` holds for this many samples; B samples use lr · B / 128
+    seed: int = 0  # of the random start
+
+    def check(self) -> None:
+        super().check()
+        if not self.epsilon > 0:
+            raise ConfigError(f"tipi: epsilon={self.epsilon!r} cannot work; give a size above 0")
+        if self.reference_batch < 1:
+            raise ConfigError(f"tipi: reference_batch={self.reference_batch!r} must be at least 1")
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        # Test BN takes its statistics from each forward anew, so the perturbed pass has a set of
+        # its own and shares scale and shift, which is what the paper's second batch norm is for.
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+        self.generator = seeded(self.seed, model.parameters()[0].device)
+        self.size: Tensor | None = None  # ε in the units of the input, per channel
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        if self.size is None:
+            self.size = self.epsilon / self._input_std(model, x)
+        with torch.set_grad_enabled(self.tent_coeff != 0):
+            logits = model(x)
+        delta = self._perturbation(model, x, logits.detach(), self.size)
+        # reverse KL: the perturbed prediction against the clean one, which does not move
+        loss = kl_divergence(model(x + delta), logits.detach()).mean()
+        if self.tent_coeff:
+            loss = loss + self.tent_coeff * entropy(logits).mean()
+        for group in self.descent.param_groups:
+            group["lr"] = self.lr * len(x) / self.reference_batch  # the paper's lr is per sample
+        update(self.descent, loss)
+        return logits
+
+    def _perturbation(self, model: Classifier, x: Tensor, logits: Tensor, size: Tensor) -> Tensor:
+        """One step of size ε along sign ∇_δ KL(f(x + δ) ‖ f(x)), inside the ε box."""
+        start = torch.zeros_like(x)
+        if self.variant == "paper":
+            # At δ = 0 the KL is at its minimum: its gradient is zero and its sign rounding noise.
+            start.uniform_(-1, 1, generator=self.generator).mul_(size)
+        delta = start.requires_grad_()
+        divergence = kl_divergence(model(x + delta), logits).sum()
+        (gradient,) = torch.autograd.grad(divergence, delta)
+        moved = delta.detach() + size * gradient.sign()
+        return torch.minimum(torch.maximum(moved, -size), size)
+
+    def _input_std(self, model: Classifier, x: Tensor) -> Tensor:
+        std = self.std
+        if std is None:  # timm models carry their preprocessing
+            std = getattr(model.net, "pretrained_cfg", {}).get("std")
+        if std is None:
+            warnings.warn(
+                "tipi: std= is not given and the model does not carry its preprocessing: the input"
+                " is taken for pixels in [0, 1], so on normalised input the perturbation is smaller"
+                " than ε; give std=(...)",
+                FrettaWarning,
+                stacklevel=2,
+            )
+            std = 1.0
+        value = torch.as_tensor(std, dtype=x.dtype, device=x.device)
+        if value.dim() == 0:
+            return value
+        if value.shape != x.shape[1:2]:
+            raise ConfigError(
+                f"tipi: std={std!r} has {len(value)} values, the input {x.shape[1]} channels"
+            )
+        return value.view(-1, *[1] * (x.dim() - 2))

@@ -1,0 +1,79 @@
+"""TSD: feature alignment and uniformity for test time adaptation.
+
+Wang, Zhang, Yan, Zhang, Lian, CVPR 2023, https://arxiv.org/abs/2303.10902
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import ConfigError
+from ..method import GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.losses import kl_divergence, mean_of
+from ..parts.norm import use_batch_statistics
+from ..parts.optim import update
+from ..parts.prototypes import add_batch, bank_of_head
+from ..parts.random import drawing_from, seeded
+
+
+@dataclass
+class TSD(GradientMethod):
+    """Pull each prediction towards the prototypes of a bank of confident embeddings."""
+
+    key = "tsd"
+    summary = "self-distillation from prototypes, all parameters"
+    needs = frozenset({Need.HEAD})
+    variants = ("paper", "released")
+
+    lr: float = 1e-4
+    variant: str = "paper"
+    k1: int = 100  # supports kept per class
+    seed: int = 0  # of the dropout that train mode turns on (released)
+
+    def check(self) -> None:
+        super().check()
+        if self.k1 < 1:
+            raise ConfigError(f"tsd: k1={self.k1!r} cannot work; keep at least 1 support per class")
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        use_batch_statistics(model.net)
+        model.thaw([name for name, _ in model.net.named_parameters()])
+
+    def start(self, model: Classifier) -> None:
+        self.descent = self.new_optimizer(model)
+        self.bank = bank_of_head(model, self.k1)
+        self.kept: Tensor | None = None
+        self.generator = seeded(self.seed, model.parameters()[0].device)
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        with self._mode(model):
+            z, logits = model.features(x)
+        add_batch(self.bank, F.normalize(z.detach()), logits.detach())
+        c = self.bank.sums()
+        if self.variant == "released":
+            # Their normalize(v, 1) is the L1 norm, and the softmax of the target is taken twice.
+            similarity = F.normalize(z, p=1) @ F.normalize(c, p=1).T
+            update(self.descent, kl_divergence(similarity, logits.detach().softmax(1)).mean())
+            return logits
+        similarity = F.normalize(z) @ F.normalize(c).T
+        # consistency filter: prototypes and classifier agree
+        self.kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
+        if self.kept.any():
+            update(self.descent, mean_of(kl_divergence(similarity, logits.detach()), self.kept))
+        return logits
+
+    @contextmanager
+    def _mode(self, model: Classifier) -> Iterator[None]:
+        """The released code adapts in train mode: dropout is on, with our own random numbers."""
+        if self.variant != "released":
+            yield
+            return
+        with drawing_from(self.generator), model.training():
+            yield

@@ -1,0 +1,88 @@
+"""Weights from files: safetensors, or torch files restricted to tensors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ..errors import WeightsError
+
+TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
+# Training scripts save more than weights; the state dict is under one of these keys.
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "model_state")
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors of a weights file by name. Never executes code from the file."""
+    file = Path(path)
+    if not file.is_file():
+        raise WeightsError(
+            f"no weights file at {str(file)!r}; looked in {str(file.absolute().parent)!r}"
+        )
+    if file.suffix == ".safetensors":
+        try:
+            return load_file(file)
+        except SafetensorError as error:
+            raise WeightsError(f"{str(file)!r} is not a safetensors file: {error}") from error
+    if file.suffix not in TORCH_SUFFIXES:
+        raise WeightsError(
+            f"{str(file)!r} has the ending {file.suffix!r}; weights are read from .safetensors or,"
+            f" restricted to tensors, from {', '.join(TORCH_SUFFIXES)}"
+        )
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"{str(file)!r} was refused: it is a pickle that wants to load more than tensors, which"
+            " can execute code. If you trust it, save its state_dict() as safetensors where it was"
+            f" made. torch says: {str(error).splitlines()[0]}"
+        ) from error
+    except (RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as error:
+        raise WeightsError(f"{str(file)!r} cannot be read as a torch file: {error}") from error
+    return _state_dict(content, file)
+
+
+def _state_dict(content: Any, file: Path) -> dict[str, Tensor]:
+    for key in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not content:
+        raise WeightsError(f"{str(file)!r} holds a {type(content).__name__}, not a state dict")
+    wrong = [k for k, v in content.items() if not isinstance(v, Tensor) or not isinstance(k, str)]
+    if wrong:
+        raise WeightsError(f"{str(file)!r} is not a state dict: {wrong[:5]} are not named tensors")
+    return content
+
+
+def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Load a weights file into a model; every name and shape must fit."""
+    state = read_weights(path)
+    if all(name.startswith("module.") for name in state):  # saved from DataParallel
+        state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    own = model.state_dict()
+    missing = sorted(own.keys() - state.keys())
+    unknown = sorted(state.keys() - own.keys())
+    if missing or unknown:
+        raise WeightsError(
+            f"{str(path)!r} does not fit {type(model).__name__}: {len(missing)} names missing"
+            f" {missing[:4]}, {len(unknown)} unknown {unknown[:4]}"
+        )
+    shapes = [
+        f"{name}: file {tuple(state[name].shape)}, model {tuple(own[name].shape)}"
+        for name in own
+        if state[name].shape != own[name].shape
+    ]
+    if shapes:
+        raise WeightsError(
+            f"{str(path)!r} does not fit {type(model).__name__}: {'; '.join(shapes[:4])}. Is"
+            " num_classes right?"
+        )
+    model.load_state_dict(state)

@@ -1,0 +1,1 @@
+"""What the papers share: pure torch, one number per sample, no knowledge of any method."""

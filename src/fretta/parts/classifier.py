@@ -1,0 +1,194 @@
+"""A classifier as methods see it: images in, logits out, and what lies between."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import FrettaWarning, HeadError, InputError, NeedError
+from .features import capturing, check_linear, find_head, logits_of
+from .norm import (
+    affine_names,
+    contiguous_when_frozen,
+    is_batch_norm,
+    norm_layers,
+    source_statistics_for_single_values,
+    use_batch_statistics,
+)
+from .snapshot import copy_tensors, put_back
+
+
+class Classifier:
+    """The private copy of a user's model, with the few handles that methods need.
+
+    `model(x)` gives logits, `model.features(x)` the embeddings too, `model.head(z)` classifies
+    embeddings. `adapted` are the tensors a method may change, `origin` their first values.
+    """
+
+    def __init__(self, net: nn.Module, head: str | None = None) -> None:
+        self.net = net
+        self.head_name = head
+        self.adapted: dict[str, nn.Parameter] = {}
+        self.origin: dict[str, Tensor] = {}
+        self._warned = False
+        if head is not None:
+            self._submodule(head)
+
+    # ---- forward -----------------------------------------------------------------------------
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if len(x) == 1 and self._batch_norms_train():
+            with source_statistics_for_single_values(self.net) as fallen:
+                logits = self._forward(x)
+            self._warn_of_fallback(fallen)
+            return logits
+        return self._forward(x)
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(embeddings that enter the head, logits)."""
+        with capturing(self.head) as box:
+            logits = self(x)
+        if box.features is None:
+            raise HeadError(
+                f"the head {self.head_name!r} was not called with a tensor in this forward; the"
+                " model takes another path for this input. Name the module that is always used:"
+                " head='...'"
+            )
+        return box.features, logits
+
+    def _forward(self, x: Tensor) -> Tensor:
+        try:
+            output = self.net(x)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, AssertionError) as error:
+            raise InputError(self._explain(x, error)) from error
+        return logits_of(output, len(x))
+
+    def _explain(self, x: Tensor, error: Exception) -> str:
+        message = f"the model cannot process a batch of shape {tuple(x.shape)}"
+        convolutions = (m for m in self.net.modules() if isinstance(m, nn.Conv2d))
+        first = next(convolutions, None)
+        if first is not None and x.dim() == 4 and x.shape[1] != first.in_channels:
+            return (
+                f"{message}: it has {x.shape[1]} channels (dimension 1), the first convolution"
+                f" expects {first.in_channels}; give (N, {first.in_channels}, H, W) images"
+            )
+        return f"{message}; it says: {type(error).__name__}: {error}"
+
+    # ---- the head ----------------------------------------------------------------------------
+
+    @property
+    def head(self) -> nn.Module:
+        if self.head_name is None:
+            raise HeadError("the head is not known yet: it is found on the first batch")
+        return self._submodule(self.head_name)
+
+    def head_weight(self) -> Tensor:
+        """(C, d): one row per class."""
+        weight = self.head.weight
+        if not isinstance(weight, Tensor):
+            raise HeadError(
+                f"the head {self.head_name!r} has no weight; name a linear layer with head="
+            )
+        return weight.detach()
+
+    def _submodule(self, name: str) -> nn.Module:
+        modules = dict(self.net.named_modules())
+        if name not in modules or not name:
+            linear = [n for n, m in modules.items() if isinstance(m, nn.Linear)]
+            raise HeadError(
+                f"head={name!r} is not a module of this model; its linear layers are {linear[-5:]}"
+            )
+        return self.net.get_submodule(name)
+
+    def locate_head(self, x: Tensor, classes: int) -> None:
+        """Find the head unless it was named, and check that features enter it."""
+        with torch.no_grad():
+            name = self.head_name or find_head(self.net, x)
+            with capturing(self._submodule(name)) as box:
+                self(x)
+        check_linear(name, self._submodule(name), box.features, classes)
+        self.head_name = name
+
+    # ---- what adapts -------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Eval mode, no gradients: where every method begins."""
+        self.net.eval()
+        self.net.requires_grad_(False)
+        self.adapted = {}
+
+    def thaw(self, names: Iterable[str]) -> None:
+        """Let these parameters, by qualified name, learn."""
+        parameters = dict(self.net.named_parameters())
+        self.adapted = {name: parameters[name] for name in names}
+        if not self.adapted:
+            raise NeedError(
+                "nothing to adapt: the model has no normalisation layer with scale and shift; "
+                "use 'source' or 'bn', or 'tsd', which adapts all parameters"
+            )
+        for parameter in self.adapted.values():
+            parameter.requires_grad_(True)
+        for layer in self.net.modules():
+            if isinstance(layer, nn.GroupNorm) and any(
+                p.requires_grad for p in layer.parameters(recurse=False)
+            ):
+                layer.register_forward_pre_hook(contiguous_when_frozen)
+
+    def thaw_norm(self, layers: dict[str, nn.Module] | None = None) -> None:
+        """Test BN everywhere; scale and shift of the given (default: all) norm layers learn."""
+        use_batch_statistics(self.net)
+        self.thaw(affine_names(norm_layers(self.net) if layers is None else layers))
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """While active, everything but the norm layers is in train mode: dropout is on."""
+        norms = set(norm_layers(self.net).values())
+        others = [m for m in self.net.modules() if m not in norms and not m.training]
+        for module in others:
+            module.training = True
+        try:
+            yield
+        finally:
+            for module in others:
+                module.training = False
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.adapted.values())
+
+    def remember(self) -> None:
+        """Take today's values of the adapted tensors as the first day."""
+        self.origin = copy_tensors(self.adapted)
+
+    def restore(self) -> None:
+        """Back to the first day, bit for bit."""
+        put_back(self.adapted, self.origin)
+
+    # ---- small facts -------------------------------------------------------------------------
+
+    def example(self) -> Tensor | None:
+        """Any floating-point parameter or buffer: it tells device and dtype."""
+        tensors = (*self.net.parameters(), *self.net.buffers())
+        return next((t for t in tensors if t.is_floating_point()), None)
+
+    def has_batch_norm(self) -> bool:
+        return any(is_batch_norm(m) for m in self.net.modules())
+
+    def _batch_norms_train(self) -> bool:
+        return any(m.training for m in self.net.modules() if is_batch_norm(m))
+
+    def _warn_of_fallback(self, fallen: list[str]) -> None:
+        if fallen and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a batch of one gives {len(fallen)} batch-norm layer(s), e.g. {fallen[0]!r}, a"
+                " single value per channel, which has no variance: they use their source"
+                " statistics for such batches",
+                FrettaWarning,
+                stacklevel=2,
+            )

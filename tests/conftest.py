@@ -1,0 +1,44 @@
+"""Fixtures shared by all tests, and the loud note about skipped `data` tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)  # tests run in parallel processes; one thread each
+
+
+def shared_root() -> Path | None:
+    """The folder that holds `data/` and `golden/`, found through FRETTA_DATA (its `data`)."""
+    data = os.environ.get("FRETTA_DATA")
+    return Path(data).resolve().parent if data and Path(data).is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    root = shared_root()
+    if root is None or not (root / "golden").is_dir():
+        pytest.skip("shared data absent: set FRETTA_DATA to the folder shared/data")
+    return root
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if shared_root() is not None:
+        return
+    skip = pytest.mark.skip(reason="shared data absent: set FRETTA_DATA to the folder shared/data")
+    for item in items:
+        if "data" in item.keywords:
+            item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [
+        r for r in terminalreporter.stats.get("skipped", []) if "FRETTA_DATA" in str(r.longrepr)
+    ]
+    if skipped:
+        terminalreporter.write_sep(
+            "!", f"{len(skipped)} data tests SKIPPED: FRETTA_DATA is not set"
+        )
