@@ -24,7 +24,7 @@ class BN(Method):
     """Normalise by the statistics of the test batch instead of those of the training set."""
 
     key = "bn"
-    summary = "batch-norm statistics of the test batch, no gradient"
+    summary = "batch-norm statistics of the test batch"
     gradient = False
 
     alpha: float = 1.0  # weight of the batch: (1 - α) source + α batch statistics

@@ -28,7 +28,7 @@ class ETA(GradientMethod):
     """Minimise the entropy of samples that are reliable and not redundant."""
 
     key = "eta"
-    summary = "entropy minimisation of reliable, non-redundant samples"
+    summary = "entropy of reliable, non-redundant samples"
     needs = frozenset({Need.NORM})
     variants = ("paper", "released")
 
@@ -100,7 +100,7 @@ class EATA(ETA):
     """ETA, held near the source parameters by their Fisher information."""
 
     key = "eata"
-    summary = "eta, with important parameters held near the source (Fisher)"
+    summary = "eta, held near the source by Fisher information"
     needs = frozenset({Need.NORM, Need.SOURCE})
 
     fisher_alpha: float = AUTO  # α

@@ -42,7 +42,7 @@ class GFRET(GradientMethod):
     """Separate what features say by themselves from what they repeat; leave the latter behind."""
 
     key = "g-fret"
-    summary = "contrast features with their redundant part, in representation and prediction"
+    summary = "contrast features with their redundant part"
     needs = frozenset({Need.NORM, Need.HEAD})
     variants = ("paper", "released")
 

@@ -27,7 +27,7 @@ class SAR(GradientMethod):
     """Minimise the entropy of reliable samples at a flat minimum; start over on collapse."""
 
     key = "sar"
-    summary = "sharpness-aware entropy minimisation with recovery"
+    summary = "sharpness-aware entropy, with recovery"
     passes = "2F+2B"
     needs = frozenset({Need.NORM})
     variants = ("paper", "released")

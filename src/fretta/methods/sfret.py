@@ -36,17 +36,25 @@ class SFRET(GradientMethod):
 
     def start(self, model: Classifier) -> None:
         self.descent = self.new_optimizer(model)
+        self.said = False
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         z, logits = model.features(x)
         if len(z) == 1:
             # One sample: every |correlation| is 1 and R_e constant, there is nothing to learn.
-            warnings.warn(
-                "s-fret: a batch of one has no redundancy to reduce", FrettaWarning, stacklevel=2
-            )
+            self._say_once()
             return logits
         loss = redundancy(z)  # L_SFRET = R_e = ‖Z̃ᵀZ̃ - I‖₁   (eqs. 1 and 2)
         if self.variant == "released":
             loss = loss / z.shape[1] ** 2  # the mean over all d² entries
         update(self.descent, loss)
         return logits
+
+    def _say_once(self) -> None:
+        if not self.said:
+            self.said = True
+            warnings.warn(
+                "s-fret: a batch of one has no redundancy to reduce, so it is only predicted",
+                FrettaWarning,
+                stacklevel=3,
+            )

@@ -24,7 +24,7 @@ class TEA(GradientMethod):
     """Lower the energy of test images against samples drawn from the model itself."""
 
     key = "tea"
-    summary = "energy of test images against samples of the model (SGLD)"
+    summary = "energy of images against samples of the model"
     passes = "23F+21B"
     needs = frozenset({Need.NORM})
     timing = "after"
@@ -55,8 +55,8 @@ class TEA(GradientMethod):
         self.buffer = ReplayBuffer(self.buffer_size, self.reinit)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
+        logits = model(x)  # first: a batch the model refuses must not move buffer or generator
         fake = self._sample(model, x)
-        logits = model(x)
         # separate forwards: with test BN a joint batch would mix the two statistics
         update(self.descent, energy(logits).mean() - energy(model(fake)).mean())
         return logits

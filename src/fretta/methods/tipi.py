@@ -26,7 +26,7 @@ class TIPI(GradientMethod):
     """Make predictions invariant to the small perturbation that changes them most."""
 
     key = "tipi"
-    summary = "invariance to adversarial perturbations of the input"
+    summary = "invariance to adversarial perturbations"
     passes = "4F+2B"
     needs = frozenset({Need.NORM})
     timing = "after"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
@@ -14,22 +15,25 @@ def seeded(seed: int, device: torch.device) -> torch.Generator:
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """While active, global draws on the generator's device (dropout) come from the generator."""
-    device = generator.device
-    if device.type == "cpu":
-        outside = torch.get_rng_state()
-        torch.set_rng_state(generator.get_state())
-        try:
-            yield
-        finally:
-            generator.set_state(torch.get_rng_state())
-            torch.set_rng_state(outside)
-        return
-    module = torch.get_device_module(device)
-    outside = module.get_rng_state(device)
-    module.set_rng_state(generator.get_state(), device)
+    """While active, global draws on the generator's device (dropout) come from the generator.
+
+    After an exception the generator stands where it stood: a failed step leaves no trace.
+    """
+    get, put = _global_state(generator.device)
+    outside = get()
+    put(generator.get_state())
     try:
         yield
+        generator.set_state(get())
     finally:
-        generator.set_state(module.get_rng_state(device))
-        module.set_rng_state(outside, device)
+        put(outside)
+
+
+def _global_state(
+    device: torch.device,
+) -> tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], None]]:
+    """How to read and write the global random state of a device."""
+    if device.type == "cpu":
+        return torch.get_rng_state, torch.set_rng_state
+    module = torch.get_device_module(device)
+    return partial(module.get_rng_state, device), lambda state: module.set_rng_state(state, device)

@@ -44,7 +44,11 @@ def unit_columns(z: Tensor) -> Tensor:
 
 
 def degrees(z: Tensor) -> Tensor:
-    """Row sums of |ZᵀZ| without its diagonal: how much each feature shares with all others."""
+    """Row sums of |ZᵀZ| without its diagonal: how much each feature shares with all others.
+
+    Two features of Z >= 0 that never meet in a batch have G_ij = 0, where |G_ij| has a kink; the
+    gradient here is the one-sided one, since their product can only grow.
+    """
     if bool((z >= 0).all()):
         return z.T @ z.sum(1) - z.square().sum(0)
     return cast(Tensor, _SignedDegrees.apply(z))  # type: ignore[no-untyped-call]

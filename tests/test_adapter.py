@@ -1,0 +1,331 @@
+"""The adapter: timing, steps, episodes, in-place, state, and values that variants imply."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import fretta
+from fretta.errors import StateError
+from fretta.method import GradientMethod
+from fretta.methods import EATA, GFRET, SAR
+from fretta.parts.filters import published_margin
+from nets import batches, build, same, snapshot
+
+X, Y = batches(6, 6)
+
+
+def test_before_and_after() -> None:
+    source = fretta.adapt(build("resnet-like"), "bn")(X)
+    before = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
+    after = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, predict="after")
+    assert torch.equal(before(X), source)
+    assert torch.equal(after(X), before.predict(X))
+    assert not torch.equal(before.predict(X), source)
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_tipi_and_tea_predict_after_as_published() -> None:
+    for key, values in (("tipi", {}), ("tea", {"sgld_steps": 1, "buffer_size": 8})):
+        adapter = fretta.adapt(build("resnet-like"), key, lr=1e-2, **values)
+        assert adapter.timing == "after"
+        assert torch.equal(adapter(X), adapter.predict(X))
+
+
+def test_steps() -> None:
+    """Two steps on a batch are two calls on it; the last forward is returned."""
+    once = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
+    twice = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, steps=2)
+    once(X)
+    assert torch.equal(twice(X), once(X))
+    assert same(twice.state_dict()["adapted"], once.state_dict()["adapted"])
+
+
+def test_episodic_forgets() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, episodic=True, predict="after")
+    first = adapter(X)
+    adapter(Y)
+    assert torch.equal(adapter(X), first)
+
+
+def test_reset_before_the_first_batch_is_harmless() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "tent")
+    adapter.reset()
+    assert not adapter.ready
+    assert "waiting" in repr(adapter)
+    adapter(X)
+    assert adapter.ready
+    assert "adapted tensors" in repr(adapter)
+
+
+def test_inplace_adapts_the_given_model_without_a_copy() -> None:
+    model = build("resnet-like")
+    weight = model.bn1.weight
+    adapter = fretta.adapt(model, "tent", lr=1e-2, inplace=True)
+    before = weight.detach().clone()
+    adapter(X)
+    assert adapter.model.net is model
+    assert model.bn1.weight is weight
+    assert not torch.equal(weight, before)
+    adapter.reset()
+    assert torch.equal(weight, before)
+
+
+def test_user_hooks_gradients_and_modes_stay() -> None:
+    model = build("resnet-like").train()
+    model.fc.register_forward_hook(lambda *_: None)
+    model(X).sum().backward()
+    before = snapshot(model)
+    adapter = fretta.adapt(model, "g-fret")
+    adapter(X)
+    after = snapshot(model)
+    gradients = before.pop("grads"), after.pop("grads")
+    assert same(before, after)
+    assert gradients[0].keys() == gradients[1].keys()
+    assert all(p.grad is not None and p.requires_grad for p in model.parameters())
+    assert all(p.grad is None for p in adapter.model.net.parameters())
+
+
+def test_a_method_instance_is_not_touched_and_can_be_shared() -> None:
+    method = GFRET(lam=2.0, lr=1e-2)
+    a, b = fretta.adapt(build("resnet-like"), method), fretta.adapt(build("resnet-like"), method)
+    assert torch.equal(a(X), b(X))
+    a(Y)
+    assert vars(method) == vars(GFRET(lam=2.0, lr=1e-2))
+    assert fretta.adapt(build("resnet-like"), method, lam=3.0).hyperparameters["lam"] == 3.0
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_optimizers(name: Any) -> None:
+    """One step of each, by hand, on the first scale of the network."""
+    adapter = fretta.adapt(build("resnet-like"), "tent", lr=0.1, optimizer=name, momentum=0.5)
+    adapter.predict(X)
+    weight = adapter.model.adapted["bn1.weight"]
+    before = weight.detach().clone()
+    logits = adapter.model(X)
+    loss = -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()
+    (g,) = torch.autograd.grad(loss, weight)
+    adapter(X)
+    step = 0.1 * g if name == "sgd" else 0.1 * g / (g.abs() + 1e-8)
+    torch.testing.assert_close(weight, before - step, atol=1e-5, rtol=1e-4)
+    assert adapter.method.descent.param_groups[0].get("momentum", 0.5) == 0.5
+
+
+# ---- variants ----------------------------------------------------------------------------------
+
+
+def used(method: fretta.Method, classes: int = 10) -> dict[str, Any]:
+    return method.resolved(classes).hyperparameters()
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_explicit_values_win_over_the_variant() -> None:
+    assert used(GFRET(variant="released"))["lam"] == 100
+    assert used(GFRET(variant="released", lam=1.0))["lam"] == 1
+    assert used(GFRET(variant="released", lam=0.0))["lam"] == 0
+    assert used(GFRET(variant="released"))["redundant_gradient"] is False
+    assert used(GFRET(variant="released", redundant_gradient=True))["redundant_gradient"] is True
+    assert used(GFRET(graph="unit"))["centres"] == "mean"
+    assert used(EATA(variant="released", d_margin=0.4))["d_margin"] == 0.4
+    assert used(EATA(variant="released", e_margin=0.0))["e_margin"] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_thresholds_follow_the_number_of_classes() -> None:
+    for classes, epsilon in ((10, 0.4), (100, 0.1), (1000, 0.05)):
+        assert published_margin(classes) == pytest.approx(epsilon)
+        assert used(EATA(), classes)["d_margin"] == pytest.approx(epsilon)
+    assert published_margin(2) <= 0.9
+    assert 0.01 < published_margin(10_000) < 0.05
+    assert used(EATA(), 10)["fisher_alpha"] == 1
+    assert used(EATA(), 1000)["fisher_alpha"] == 2000
+    assert used(SAR(), 1000)["reset_threshold"] == pytest.approx(0.2)
+    assert used(SAR(), 10)["reset_threshold"] == pytest.approx(0.2 / 3)
+    released = used(EATA(variant="released"), 10)
+    assert released["e_margin"] * math.log(10) == pytest.approx(0.5 * math.log(1000) - 1)
+    assert used(SAR(variant="released"), 10)["e_margin"] * math.log(10) == pytest.approx(
+        0.4 * math.log(1000)
+    )
+
+
+def test_released_sar_keeps_its_average_after_a_reset() -> None:
+    values: dict[str, Any] = {"lr": 1e-2, "e_margin": 0.99, "reset_threshold": 1.5}
+    for variant, average in (("paper", False), ("released", True)):
+        adapter = fretta.adapt(build("vit-like"), "sar", variant=variant, **values)
+        adapter(X)
+        assert (adapter.method.average is not None) is average
+        assert same(adapter.model.adapted, adapter.model.origin)
+        assert not adapter.method.descent.state  # momentum is gone too
+
+
+def test_g_fret_steps_on_what_is_left_when_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paper: no term is left, nothing moves. Released: L_R still sees every sample."""
+
+    def nothing(self: GFRET, p: Tensor, s: Tensor) -> Tensor:
+        return torch.zeros(len(p), dtype=torch.bool)
+
+    monkeypatch.setattr(GFRET, "_reliable", nothing)
+    for values, moves in (
+        ({"variant": "paper"}, False),
+        ({"variant": "released"}, True),
+        ({"variant": "released", "l_r_a": False, "l_r_r": False}, False),
+    ):
+        adapter = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, **values)
+        adapter(X)
+        assert bool(adapter.method.descent.state) is moves
+        assert same(adapter.model.adapted, adapter.model.origin) is not moves
+
+
+def test_g_fret_mask_as_nested_lists() -> None:
+    """As it comes back from JSON."""
+    mask = torch.eye(16)
+    a = fretta.adapt(build("resnet-like"), "g-fret", mask=mask)
+    b = fretta.adapt(build("resnet-like"), "g-fret", mask=mask.tolist())
+    plain = fretta.adapt(build("resnet-like"), "g-fret")
+    for x in (X, Y):
+        torch.testing.assert_close(a(x), plain(x), atol=1e-5, rtol=0)
+        assert torch.equal(a.predict(x), b(x) * 0 + a.predict(x))
+    assert same(a.hyperparameters, b.hyperparameters)
+    state = a.state_dict()
+    b.load_state_dict(state)
+
+
+# ---- state -------------------------------------------------------------------------------------
+
+
+def test_only_adapted_tensors_are_remembered() -> None:
+    adapter = fretta.adapt(build("timm-resnet18"), "g-fret")
+    adapter(X)
+    assert set(adapter.model.origin) == set(adapter.adapted)
+    assert set(adapter.state_dict()["adapted"]) == set(adapter.adapted)
+    share = sum(t.numel() for t in adapter.model.origin.values())
+    assert share < 0.01 * sum(p.numel() for p in adapter.model.net.parameters())
+
+
+def test_a_state_does_not_change_afterwards() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "eta", lr=1e-2, e_margin=0.999, d_margin=0.99)
+    adapter(X)
+    state = adapter.state_dict()
+    frozen = copy.deepcopy(state)
+    adapter(Y)
+    assert same(state, frozen)
+
+
+def test_states_that_do_not_belong_here() -> None:
+    tent = fretta.adapt(build("resnet-like"), "tent")
+    tent(X)
+    state = tent.state_dict()
+    other = fretta.adapt(build("resnet-like"), "eta")
+    with pytest.raises(StateError, match=r"not a state of 'eta'.*'tent'"):
+        other.load_state_dict(state)
+    with pytest.raises(StateError, match="format"):
+        tent.load_state_dict({})
+    faster = fretta.adapt(build("resnet-like"), "tent", lr=1.0)
+    with pytest.raises(StateError, match=r"lr=0\.001 \(here 1\.0\)"):
+        faster.load_state_dict(state)
+    elsewhere = fretta.adapt(build("vit-like"), "tent")
+    elsewhere(X)
+    before = elsewhere.state_dict()
+    with pytest.raises(StateError, match="another model"):
+        elsewhere.load_state_dict(state)
+    assert same(elsewhere.state_dict(), before)
+    state["adapted"]["bn1.weight"] = torch.zeros(3)
+    with pytest.raises(StateError, match=r"'bn1\.weight' has shape"):
+        tent.load_state_dict(state)
+
+
+def test_running_state_that_cannot_be_saved_is_refused() -> None:
+    from dataclasses import dataclass
+
+    @dataclass
+    class Hoarder(GradientMethod):
+        key = "hoarder"
+
+        def start(self, model: Any) -> None:
+            self.things = {1, 2}
+
+        def step(self, model: Any, x: Tensor) -> Tensor:
+            return model(x)
+
+    adapter = fretta.adapt(build("resnet-like"), Hoarder())
+    adapter(X)
+    with pytest.raises(StateError, match="keeps a set"):
+        adapter.state_dict()
+
+
+def test_global_randomness_is_left_alone() -> None:
+    """Dropout of released TSD, noise of TEA and TIPI come from generators of their own."""
+    for key, values in (
+        ("tsd", {"variant": "released"}),
+        ("tea", {"sgld_steps": 1, "buffer_size": 8}),
+    ):
+        adapter = fretta.adapt(build("nested-bn"), key, **values)
+        torch.manual_seed(0)
+        expected = torch.rand(3)
+        torch.manual_seed(0)
+        adapter(X)
+        assert torch.equal(torch.rand(3), expected)
+
+
+def test_seeds_matter() -> None:
+    outs = [
+        fretta.adapt(
+            build("nested-bn"), "tsd", variant="released", lr=1e-2, seed=s, predict="after"
+        )(X)
+        for s in (0, 0, 1)
+    ]
+    assert torch.equal(outs[0], outs[1])
+    assert not torch.equal(outs[0], outs[2])
+
+
+def test_a_compiled_model_is_unwrapped() -> None:
+    model = build("resnet-like")
+
+    class OptimizedModule(nn.Module):  # what torch.compile returns, without compiling
+        def __init__(self) -> None:
+            super().__init__()
+            self._orig_mod = model
+
+    adapter = fretta.adapt(OptimizedModule(), "g-fret")
+    assert torch.equal(adapter(X), fretta.adapt(model, "g-fret")(X))
+
+
+class ConvolutionBackwards(TorchDispatchMode):
+    """Records for every convolution backward whether it computed a weight gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight_gradients: list[bool] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution_backward.default:
+            self.weight_gradients.append(args[-1][1])  # output_mask: (input, weight, bias)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("key", ["tent", "s-fret", "g-fret", "eta", "sar"])
+def test_no_weight_gradient_is_computed(key: str) -> None:
+    """A backward to scale and shift needs input gradients only."""
+    settings = {"eta": {"e_margin": 0.999, "d_margin": 0.999}, "sar": {"e_margin": 0.999}}
+    adapter = fretta.adapt(build("resnet-like"), key, **settings.get(key, {}))
+    with ConvolutionBackwards() as seen:
+        adapter(X)
+    assert seen.weight_gradients
+    assert not any(seen.weight_gradients)
+    with ConvolutionBackwards() as seen:  # and the recorder can see them
+        fretta.adapt(build("resnet-like"), "tsd")(X)
+    assert any(seen.weight_gradients)
+
+
+def test_float64_and_wrapped_models() -> None:
+    model = nn.DataParallel(build("resnet-like"))
+    adapter = fretta.adapt(model, "g-fret")
+    adapter(X)
+    assert adapter.model.head_name == "module.fc"
+    assert fretta.adapt(build("resnet-like").double(), "g-fret")(X.double()).dtype == torch.float64

@@ -1,0 +1,283 @@
+"""What every method promises, on every kind of network, without its author doing anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.errors import FrettaError, NeedError
+from fretta.method import Method, Need
+from fretta.methods import REGISTRY
+from nets import BUILDERS, CLASSES, batches, build, same, snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+
+# TEA with few steps; filters that let untrained networks pass: neither matters to what is tested.
+QUICK: dict[str, dict[str, Any]] = {
+    "tea": {"sgld_steps": 2, "buffer_size": 20},
+    "eta": {"e_margin": 0.999, "d_margin": 0.99},
+    "eata": {"e_margin": 0.999, "d_margin": 0.99},
+    "sar": {"e_margin": 0.999, "reset_threshold": 0.0},
+}
+FILTERS_ALL_OUT = {"eta": {"e_margin": 1e-9}, "eata": {"e_margin": 1e-9}, "sar": {"e_margin": 1e-9}}
+
+CASES = [
+    (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)
+]
+every_case = pytest.mark.parametrize(("key", "variant"), CASES)
+every_method = pytest.mark.parametrize("key", sorted(REGISTRY))
+every_net = pytest.mark.parametrize("net", list(BUILDERS))
+
+
+def settings(key: str, variant: str | None = None, **more: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {**QUICK.get(key, {}), **more}
+    if variant is not None:
+        values["variant"] = variant
+    if Need.SOURCE in REGISTRY[key].needs:
+        values["source"] = batches(6, 6, seed=9)
+    if "lr" in REGISTRY[key].field_names():
+        values.setdefault("lr", 1e-2)  # large: a missing reset or state shows at once
+    return values
+
+
+def adapter(net: str, key: str, variant: str | None = None, **more: Any) -> fretta.Adapter:
+    return fretta.adapt(build(net), key, **settings(key, variant, **more))
+
+
+@every_net
+@every_case
+def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
+    """One stream through everything: purity, shape, determinism, reset, save and load."""
+    model = build(net)
+    before = snapshot(model)
+    stream = batches(6, 6, 4, 1, 5)  # a last partial batch and a batch of one
+    adapted = fretta.adapt(model, key, **settings(key, variant))
+    first_day = adapted.state_dict()
+    logits = []
+    for step, x in enumerate(stream):
+        logits.append(adapted(x))
+        if step == 2:
+            middle = adapted.state_dict()
+    for x, out in zip(stream, logits, strict=True):
+        assert out.shape == (len(x), CLASSES)
+        assert torch.isfinite(out).all()
+        assert not out.requires_grad
+    assert same(snapshot(model), before), "the user's model was touched"
+
+    # only what the method says it adapts has changed
+    changed = {
+        name
+        for name, tensor in adapted.model.net.state_dict().items()
+        if not torch.equal(tensor, before["tensors"][name])  # type: ignore[index]
+    }
+    assert changed <= set(adapted.adapted)
+    assert bool(changed) == REGISTRY[key].gradient
+
+    # predict changes nothing and reset is the first day again
+    state = adapted.state_dict()
+    adapted.predict(stream[0])
+    assert same(adapted.state_dict(), state), "predict changed the state"
+    adapted.reset()
+    assert all(torch.equal(adapted(x), out) for x, out in zip(stream, logits, strict=True))
+
+    # stop in the middle, resume in a new adapter, also through a file
+    resumed = fretta.adapt(model, key, **settings(key, variant))
+    resumed.load_state_dict(middle)
+    assert all(torch.equal(resumed(x), out) for x, out in zip(stream[3:], logits[3:], strict=True))
+    assert same(resumed.state_dict(), state)
+    resumed.load_state_dict(first_day)
+    assert torch.equal(resumed(stream[0]), logits[0])
+
+
+@every_case
+def test_state_survives_a_file(key: str, variant: str | None, tmp_path: Any) -> None:
+    a = adapter("resnet-like", key, variant)
+    first, second = batches(6, 6)
+    a(first)
+    torch.save(a.state_dict(), tmp_path / "state.pt")
+    expected = a(second)
+    b = adapter("resnet-like", key, variant)
+    b.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert torch.equal(b(second), expected)
+
+
+@every_case
+@pytest.mark.parametrize("net", ["resnet-like", "vit-like", "group-norm"])
+def test_works_in_any_gradient_context(net: str, key: str, variant: str | None) -> None:
+    plain = [adapter(net, key, variant)(x) for x in batches(6)]
+    with torch.no_grad():
+        quiet = [adapter(net, key, variant)(x) for x in batches(6)]
+    with torch.inference_mode():
+        a = adapter(net, key, variant)
+        stream = batches(6, 6)  # inference tensors
+        inference = [a(x) for x in stream]
+    assert torch.equal(plain[0], quiet[0])
+    assert torch.equal(plain[0], inference[0])
+    (a(batches(6)[0]) * 2).add_(1)  # what came out can be used outside
+
+
+@every_case
+@pytest.mark.parametrize("net", ["resnet-like", "nested-bn", "vit-like", "group-norm"])
+def test_survives_hard_batches(net: str, key: str, variant: str | None) -> None:
+    a = adapter(net, key, variant)
+    image = batches(1)[0]
+    for x in (image, image.expand(6, -1, -1, -1), torch.zeros(4, 3, 32, 32), *batches(2)):
+        assert torch.isfinite(a(x)).all()
+    assert all(torch.isfinite(p).all() for p in a.model.parameters())
+    assert torch.isfinite(a(batches(6)[0])).all()
+
+
+@every_case
+@pytest.mark.parametrize("dead", ["some", "all"])
+def test_survives_features_that_are_zero(key: str, variant: str | None, dead: str) -> None:
+    model = build("resnet-like")
+
+    def silence(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        z = inputs[0]
+        return z * 0 if dead == "all" else z * (torch.arange(z.shape[1]) > 5)
+
+    model.fc.register_forward_pre_hook(silence)
+    a = fretta.adapt(model, key, **settings(key, variant))
+    for x in batches(6, 6, 1):
+        assert torch.isfinite(a(x)).all()
+    assert all(torch.isfinite(p).all() for p in a.model.parameters())
+
+
+@pytest.mark.parametrize("key", sorted(FILTERS_ALL_OUT))
+def test_a_batch_that_is_filtered_out_changes_nothing(key: str) -> None:
+    a = adapter("resnet-like", key, **FILTERS_ALL_OUT[key])
+    x, y = batches(6, 6)
+    a.predict(x)
+    before = a.state_dict()
+    a(x)
+    a(y)
+    after = a.state_dict()
+    assert a.pass_rate == 0
+    before["running"].pop("kept"), after["running"].pop("kept")  # the filter's own report
+    assert same(after, before)
+
+
+@every_case
+@pytest.mark.parametrize("net", ["resnet-like", "group-norm", "timm-efficientnet"])
+def test_channels_last(net: str, key: str, variant: str | None) -> None:
+    """Input and model in channels-last: no crash, and the same numbers up to rounding."""
+    more = {"lr": 1e-4} if REGISTRY[key].gradient else {}
+    plain = adapter(net, key, variant, **more)
+    model = build(net).to(memory_format=torch.channels_last)
+    other = fretta.adapt(model, key, **settings(key, variant, **more))
+    for x in batches(12, 12, size=64):  # enough values per channel that variances are well defined
+        out = other(x.to(memory_format=torch.channels_last))
+        # sign() of a gradient and SGLD amplify rounding; there only finiteness is promised
+        if key in ("tipi", "tea"):
+            assert torch.isfinite(out).all()
+        else:
+            expected = plain(x)
+            assert (out - expected).abs().max() <= 1e-2 * expected.abs().max()
+
+
+# ---- the class itself --------------------------------------------------------------------------
+
+
+@every_method
+def test_fields_round_trip_through_json(key: str) -> None:
+    method = REGISTRY[key]()
+    again = REGISTRY[key](**json.loads(json.dumps(method.hyperparameters())))
+    assert again == method
+
+
+@every_method
+def test_module_class_and_key_agree(key: str) -> None:
+    cls = REGISTRY[key]
+    assert cls.__name__.lower() == key.replace("-", "")
+    module = cls.__module__.rpartition(".")[2]
+    assert module in {
+        k.replace("-", "") for k, c in REGISTRY.items() if c.__module__ == cls.__module__
+    }
+    assert cls.summary
+    assert cls.__doc__
+
+
+@every_method
+def test_every_hyperparameter_is_read(key: str) -> None:
+    """Each field is looked at by the code that adapts, in some variant."""
+    cls = REGISTRY[key]
+    read: set[str] = set()
+    bookkeeping = {"hyperparameters", "resolved", "check", "caution", "implied", "<dictcomp>"}
+
+    class Watched(cls):  # type: ignore[valid-type, misc]
+        def __getattribute__(self, name: str) -> Any:
+            if sys._getframe(1).f_code.co_name not in bookkeeping:
+                read.add(name)
+            return super().__getattribute__(name)
+
+    for variant in cls.variants or (None,):
+        values = settings(key, variant)
+        source = values.pop("source", None)
+        a = fretta.adapt(build("resnet-like"), Watched(**values), source=source)
+        for x in batches(6, 6):
+            a(x)
+    fields = set(cls.field_names()) - {"variant"}  # read by `implied` alone where it is a preset
+    assert fields <= read
+
+
+@every_method
+def test_unmet_needs_raise_with_a_repair(key: str) -> None:
+    needs = REGISTRY[key].needs
+    plain = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
+    if Need.NORM in needs:
+        with pytest.raises(NeedError, match=r"normalisation layers.*use 'source'"):
+            fretta.adapt(plain, key, source=batches(4))
+    if Need.SOURCE in needs:
+        with pytest.raises(NeedError, match="source="):
+            fretta.adapt(build("resnet-like"), key)
+    if Need.HEAD in needs:
+
+        class Headless(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.body = build("resnet-like")
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.body(x) * 2.0
+
+        a = fretta.adapt(Headless(), key)
+        with pytest.raises(FrettaError, match="head="):
+            a(batches(4)[0])
+
+
+@every_method
+def test_passes_are_counted_right(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`passes` is what `fretta list` shows: count forwards of the network and backward calls."""
+    counts = {"F": 0, "B": 0}
+
+    def counted(kind: str, function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counts[kind] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    more = {"sgld_steps": 20} if key == "tea" else {}
+    a = fretta.adapt(build("group-norm"), key, **settings(key, **more))
+    x = batches(6)[0]
+    a(x)
+    a.reset()
+    monkeypatch.setattr(a.model.net, "forward", counted("F", a.model.net.forward))
+    monkeypatch.setattr(torch.Tensor, "backward", counted("B", torch.Tensor.backward))
+    monkeypatch.setattr(torch.autograd, "grad", counted("B", torch.autograd.grad))
+    a(x)
+    seen = f"{counts['F']}F" + (f"+{counts['B']}B" if counts["B"] else "")
+    assert seen == REGISTRY[key].passes
+
+
+def test_base_class_asks_for_a_step() -> None:
+    with pytest.raises(TypeError, match="does not implement step"):
+        Method().step(None, None)  # type: ignore[arg-type]

@@ -1,0 +1,277 @@
+"""Bad input gets a clear error, nothing changes, and the adapter goes on working."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.errors import ConfigError, FrettaWarning, HeadError, InputError, ModelError, NeedError
+from nets import CLASSES, batches, build, same
+
+GOOD = batches(6)[0]
+
+
+def with_bad_pixel(value: float) -> Tensor:
+    x = GOOD.clone()
+    x[2, 0, 3, 3] = value
+    x[4, 1, 0, 0] = value
+    return x
+
+
+BAD = {
+    "nan": (with_bad_pixel(torch.nan), r"2 of 6 images, at batch position \[2, 4\]"),
+    "inf": (with_bad_pixel(torch.inf), r"2 of 6 images, at batch position \[2, 4\]"),
+    "minus inf": (with_bad_pixel(-torch.inf), r"at batch position \[2, 4\]"),
+    "channels": (torch.randn(4, 1, 32, 32), r"1 channels .* first convolution expects 3"),
+    "channels last axis": (torch.randn(4, 32, 32, 3), r"32 channels .* expects 3"),
+    "integers": (torch.zeros(4, 3, 32, 32, dtype=torch.uint8), r"uint8.*x\.float\(\) / 255"),
+    "doubles": (GOOD.double(), r"float64, the model torch\.float32; use x\.to\(torch\.float32\)"),
+    "device": (
+        torch.empty(4, 3, 32, 32, device="meta"),
+        r"is on meta, the model on cpu; use x\.to\('cpu'\)",
+    ),
+    "empty": (torch.empty(0, 3, 32, 32), r"shape \(0, 3, 32, 32\)"),
+    "one number": (torch.tensor(1.0), r"shape \(\)"),
+    "a list": ([[1.0]], r"the batch is a list"),
+    "too small": (torch.randn(4, 3), r"cannot process a batch of shape \(4, 3\); it says"),
+}
+
+
+@pytest.mark.parametrize("kind", list(BAD))
+@pytest.mark.parametrize("key", ["source", "bn", "tent", "g-fret", "sar", "tsd", "tea"])
+@pytest.mark.parametrize("when", ["first", "later"])
+def test_bad_batch(kind: str, key: str, when: str) -> None:
+    x, message = BAD[kind]
+    quick = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
+    adapter = fretta.adapt(build("resnet-like"), key, **quick)
+    untouched = fretta.adapt(build("resnet-like"), key, **quick)
+    if when == "later":
+        adapter(GOOD), untouched(GOOD)
+    before = adapter.state_dict()
+    with pytest.raises(InputError, match=message):
+        adapter(x)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=message):
+        adapter.predict(x)  # type: ignore[arg-type]
+    assert same(adapter.state_dict(), before)
+    assert torch.equal(adapter(GOOD), untouched(GOOD))
+
+
+def test_huge_but_finite_pixels_are_not_infinite() -> None:
+    x = GOOD.clone()
+    x[0] = 3e38  # their sum overflows
+    fretta.adapt(build("resnet-like"), "source")(x)
+
+
+def test_batch_of_one_falls_back_and_says_so_once() -> None:
+    """BatchNorm1d has no variance over one sample: source statistics, one warning."""
+    x = batches(1)[0]
+    adapter = fretta.adapt(build("nested-bn"), "bn")
+    with pytest.warns(FrettaWarning, match="single value per channel.*source statistics"):
+        one = adapter(x)
+    assert torch.equal(adapter(x), one)  # no second warning: it would be an error here
+    # the layers that can use the batch still do
+    assert not torch.allclose(one, fretta.adapt(build("nested-bn"), "source")(x))
+
+
+def test_s_fret_does_not_step_on_a_batch_of_one() -> None:
+    adapter = fretta.adapt(build("vit-like"), "s-fret")
+    x = batches(1)[0]
+    adapter.predict(x)
+    before = adapter.state_dict()
+    with pytest.warns(FrettaWarning, match="batch of one"):
+        adapter(x)
+    adapter(x)  # said once
+    assert same(adapter.state_dict()["adapted"], before["adapted"])
+    adapter(GOOD)
+    assert not same(adapter.state_dict()["adapted"], before["adapted"])
+
+
+# ---- models ------------------------------------------------------------------------------------
+
+
+class Wrapped(nn.Module):
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.net, self.output = build("resnet-like"), output
+
+    def forward(self, x: Tensor) -> Any:
+        return self.output(self.net(x))
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (lambda y: (y, y), r"tuple of 2 items.*self\.net\(x\)\[0\]"),
+        (lambda y: [y], r"list of 1 items"),
+        (lambda y: {"out": y, "aux": y}, r"dict with the keys \['aux', 'out'\].*\['logits'\]"),
+        (lambda y: "logits", r"returned a str"),
+        (lambda y: y[:, :, None, None].expand(-1, -1, 4, 4), r"shape \(6, 5, 4, 4\)"),
+        (lambda y: y[:, :1], r"shape \(6, 1\)"),
+    ],
+)
+def test_outputs_that_are_not_logits(output: Any, message: str) -> None:
+    adapter = fretta.adapt(Wrapped(output), "tent")
+    with pytest.raises(ModelError, match=message):
+        adapter(GOOD)
+
+
+def test_objects_with_logits_work() -> None:
+    class Output:
+        def __init__(self, logits: Tensor) -> None:
+            self.logits = logits
+
+    assert fretta.adapt(Wrapped(Output), "g-fret")(GOOD).shape == (6, CLASSES)
+
+
+class TwoHeads(nn.Module):
+    """As in a distilled transformer: the logits are the mean of two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = build("resnet-like")
+        self.body.fc = nn.Identity()
+        self.a, self.b = nn.Linear(16, CLASSES), nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.body(x)
+        return (self.a(z) + self.b(z)) / 2
+
+
+def test_two_candidate_heads() -> None:
+    adapter = fretta.adapt(TwoHeads(), "g-fret")
+    with pytest.raises(HeadError, match=r"2 candidate heads, 'a', 'b'.*head='a'"):
+        adapter(GOOD)
+    named = fretta.adapt(TwoHeads(), "g-fret", head="b")
+    assert named(GOOD).shape == (6, CLASSES)
+    assert named.model.head_name == "b"
+    fretta.adapt(TwoHeads(), "tent")(GOOD)  # needs no head
+
+
+def test_unknown_head_lists_linear_layers() -> None:
+    with pytest.raises(HeadError, match=r"head='classifier' is not a module.*'fc'"):
+        fretta.adapt(build("resnet-like"), "g-fret", head="classifier")
+    adapter = fretta.adapt(build("resnet-like"), "g-fret", head="layer4")
+    with pytest.raises(HeadError, match="enters the head 'layer4'"):
+        adapter(GOOD)
+
+
+def test_convolutional_head_is_refused_with_a_repair() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Conv2d(4, 5, 1),
+        nn.Flatten(),
+    )
+    with pytest.raises(HeadError, match=r"shape \(6, 4, 1, 1\) enters the head '3'.*'tent'"):
+        fretta.adapt(net, "g-fret")(GOOD)
+
+
+def test_no_norm_layer() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+    with pytest.raises(NeedError, match="Sequential has none"):
+        fretta.adapt(net, "tent")
+    fretta.adapt(net, "tsd")(GOOD)  # all parameters
+    with pytest.warns(FrettaWarning, match="no batch-norm layer, so this equals 'source'"):
+        out = fretta.adapt(net, "bn")(GOOD)
+    assert torch.equal(out, fretta.adapt(net, "source")(GOOD))
+
+
+def test_model_that_cannot_be_copied() -> None:
+    net = build("resnet-like")
+    net.cache = net.fc.weight * 1  # a non-leaf tensor: deepcopy refuses it
+    with pytest.raises(ModelError, match="inplace=True"):
+        fretta.adapt(net, "tent")
+    fretta.adapt(net, "tent", inplace=True)(GOOD)
+
+
+# ---- arguments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "tnet"}, "unknown method 'tnet'; did you mean 'tent'"),
+        ({"method": 3}, "method is a int"),
+        (
+            {"method": "g-fret", "lamda": 1, "k": 2},
+            r"no hyper-parameter 'k', 'lamda'; it has .*lam, k1",
+        ),
+        ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has none"),
+        ({"method": "tent", "lr": -1.0}, "lr=-1.0"),
+        ({"method": "tent", "lr": float("nan")}, "lr=nan"),
+        ({"method": "tent", "optimizer": "adamw"}, "'adamw' is unknown"),
+        ({"method": "tent", "momentum": 1.0}, "momentum=1.0"),
+        (
+            {"method": "g-fret", "variant": "mine"},
+            "variant 'mine' is unknown; choose from paper, released",
+        ),
+        ({"method": "g-fret", "k2": 0.0}, "k2=0.0"),
+        ({"method": "g-fret", "k1": 0}, "k1=0"),
+        ({"method": "g-fret", "graph": "cosine"}, "graph='cosine'.*'raw' or 'unit'"),
+        (
+            {"method": "g-fret", "l_r_a": False, "l_r_r": False, "l_p_a": False, "l_p_r": False},
+            "all four",
+        ),
+        ({"method": "tsd", "k1": 0}, "k1=0"),
+        ({"method": "bn", "alpha": 1.5}, "alpha=1.5"),
+        ({"method": "tipi", "epsilon": 0.0}, "epsilon=0.0"),
+        ({"method": "tipi", "reference_batch": 0}, "reference_batch=0"),
+        ({"method": "tea", "reinit": 2.0}, "reinit=2.0"),
+        ({"method": "tent", "steps": 0}, "steps=0"),
+        ({"method": "tent", "predict": "now"}, "predict='now'"),
+    ],
+)
+def test_arguments_that_cannot_work(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fretta.adapt(build("resnet-like"), **arguments)
+
+
+@pytest.mark.parametrize("mask", [torch.eye(3), torch.ones(16, 15), torch.triu(torch.ones(16, 16))])
+def test_masks_that_do_not_fit(mask: Tensor) -> None:
+    adapter = fretta.adapt(build("resnet-like"), "g-fret", mask=mask)
+    with pytest.raises(ConfigError, match=r"16 features and needs a symmetric \(16, 16\)"):
+        adapter(GOOD)
+
+
+def test_tipi_wants_to_know_the_preprocessing() -> None:
+    with pytest.warns(FrettaWarning, match="std="):
+        fretta.adapt(build("resnet-like"), "tipi")(GOOD)
+    with pytest.raises(ConfigError, match="2 values, the input 3 channels"):
+        fretta.adapt(build("resnet-like"), "tipi", std=(0.1, 0.2))(GOOD)
+    fretta.adapt(build("timm-resnet18"), "tipi")(GOOD)  # timm models carry it: no warning
+
+
+def test_not_a_module_and_empty_source() -> None:
+    with pytest.raises(ModelError, match=r"torch\.nn\.Module"):
+        fretta.adapt(lambda x: x, "tent")  # type: ignore[arg-type]
+    with pytest.raises(NeedError, match="source= is empty"):
+        fretta.adapt(build("resnet-like"), "eata", source=[])
+    with pytest.raises(InputError, match="uint8"):
+        fretta.adapt(build("resnet-like"), "eata", source=[GOOD.byte()])
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    [
+        ("eta", {"variant": "released"}, "no entropy exceeds ln C"),
+        ("eta", {"variant": "released"}, "nearly every sample counts as redundant"),
+        ("eta", {"e_margin": 0.0}, "removes every sample"),
+        ("eta", {"d_margin": 1.0}, "can never filter"),
+        ("sar", {"variant": "released"}, "no entropy exceeds ln C"),
+        ("sar", {"reset_threshold": 2.0}, "reset after every batch"),
+    ],
+)
+def test_filters_that_never_or_always_fire(key: str, values: dict[str, Any], message: str) -> None:
+    with pytest.warns(FrettaWarning) as caught:
+        fretta.adapt(build("resnet-like"), key, **values)(GOOD)
+    assert any(message in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("key", ["eta", "sar", "g-fret"])
+def test_default_filters_can_fire(key: str) -> None:
+    fretta.adapt(build("resnet-like"), key)(GOOD)  # a warning would be an error
