@@ -1,0 +1,43 @@
+"""Data sets as people have them on disk, and streams of batches over them.
+
+dataset = open_dataset("cifar10c", root)          # or FRETTA_DATA
+for batch in make_stream(dataset, "continual", seed=0, batch_size=128):
+    logits = adapter(preprocessing.apply(batch.x, device))
+"""
+
+from __future__ import annotations
+
+from ..corruptions import CORRUPTIONS
+from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
+from .batch import Batch
+from .cifar import read_batch
+from .datasets import dataset_options, list_datasets, open_dataset
+from .doctor import Finding, Report, doctor
+from .domain import Dataset, Domain, Unreadable
+from .index import load_stream
+from .order import Order
+from .preprocessing import Preprocessing
+from .shift import with_corruptions
+from .stream import Stream, make_stream
+
+__all__ = [
+    "CORRUPTIONS",
+    "EXTRA_CORRUPTIONS",
+    "Batch",
+    "Dataset",
+    "Domain",
+    "Finding",
+    "Order",
+    "Preprocessing",
+    "Report",
+    "Stream",
+    "Unreadable",
+    "dataset_options",
+    "doctor",
+    "list_datasets",
+    "load_stream",
+    "make_stream",
+    "open_dataset",
+    "read_batch",
+    "with_corruptions",
+]

@@ -1,0 +1,272 @@
+"""CIFAR-10-C and CIFAR-100-C: `<corruption>.npy`, memory-mapped, and clean CIFAR as one domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..corruptions import CORRUPTIONS
+from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
+from ..errors import ConfigError, DataError
+from .cifar import read_batches, read_classes
+from .domain import Dataset, Domain, as_names
+from .folders import complain, data_root, listed, locate
+from .images import check_size
+from .known import CIFAR, CIFAR_IMAGES, SEVERITIES, CifarSet
+from .order import long_tail
+
+SPLITS = ("train", "test")
+
+
+def map_array(path: Path) -> NDArray[np.generic]:
+    """A `.npy` file memory-mapped read-only; DataError where it is damaged or missing."""
+    try:
+        with path.open("rb") as file:
+            if file.read(6) != b"\x93NUMPY":  # np.load would also try archives and pickles
+                raise ValueError("it does not begin like one")
+        array: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+    except FileNotFoundError:
+        raise DataError(f"no file {path}") from None
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError) as error:
+        size = path.stat().st_size if path.is_file() else 0
+        raise DataError(
+            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; a CIFAR-C file of "
+            "50,000 images has 153,600,128 bytes. Copy or extract it again"
+        ) from error
+
+
+@dataclass(frozen=True)
+class NpyRows:
+    """Source: rows of one `.npy` file.
+
+    The map is made for each read and dropped after it: pages of files that are no longer in use do
+    not count towards the memory of the process, however many corruptions a stream visits.
+    """
+
+    path: str
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        mapped = map_array(Path(self.path))
+        return np.array(mapped[rows], dtype=np.uint8, subok=False)
+
+
+@dataclass(frozen=True)
+class CifarRows:
+    """Source: the images of one or more CIFAR pickles, read once per process."""
+
+    paths: tuple[str, ...]
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return read_batches(self.paths)[0][rows]
+
+
+def find_cifar(facts: CifarSet, root: str | Path | None) -> Path:
+    """The folder with the python batches."""
+    names = (*facts.test, *facts.train)
+    return locate(
+        data_root(root, facts.title),
+        facts.title,
+        facts.folders,
+        lambda folder: any((folder / name).is_file() for name in names),
+        f"a folder with {' or '.join(names[:2])} (the python version)",
+    )
+
+
+def open_cifar(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    split: str = "test",
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """Clean CIFAR: one domain, `clean`."""
+    facts = CIFAR[name]
+    if split not in SPLITS:
+        raise ConfigError(f"split={split!r}; one of {', '.join(SPLITS)} is expected")
+    check_size(size)
+    base = find_cifar(facts, root)
+    files = [base / batch for batch in facts.batches(split)]
+    there = [file for file in files if file.is_file()]
+    if not there:
+        raise DataError(
+            f"no {split} batch of {facts.title} in {base}: none of "
+            f"{listed(f.name for f in files)} is there"
+        )
+    classes = read_classes(base / facts.meta)
+    paths = tuple(str(file) for file in there)
+    labels = read_batches(paths)[1]
+    if len(classes) != len(facts.classes) or labels.max(initial=0) >= len(classes):
+        raise DataError(
+            f"{base / facts.meta} names {len(classes)} classes and the labels go up to "
+            f"{labels.max(initial=0)}; {facts.title} has {len(facts.classes)} classes"
+        )
+    if len(labels) != CIFAR_IMAGES[split]:
+        complain(
+            verify,
+            f"{facts.title} {split} in {base} has {len(labels):,} of {CIFAR_IMAGES[split]:,} "
+            f"images ({listed(file.name for file in there)})",
+        )
+    rows = np.arange(len(labels), dtype=np.int64)
+    domain = Domain("clean", labels, CifarRows(paths), rows, size=size)
+    return Dataset(name, classes, [domain], root=str(base))
+
+
+def find_cifar_c(facts: CifarSet, root: str | Path | None) -> Path:
+    """The folder with `labels.npy` and the arrays."""
+    return locate(
+        data_root(root, f"{facts.title}-C"),
+        f"{facts.title}-C",
+        facts.corrupted,
+        lambda folder: (folder / "labels.npy").is_file(),
+        "a folder with labels.npy and <corruption>.npy",
+        f"; `fretta corrupt` makes it from clean {facts.title}, and the clean set with "
+        "corruption='all' is corrupted while it is read",
+    )
+
+
+def read_labels(base: Path, classes: int) -> NDArray[np.int64]:
+    """Labels of one severity block. `labels.npy` has them five times; once is understood, too."""
+    path = base / "labels.npy"
+    labels: NDArray[Any] = np.array(map_array(path))
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise DataError(f"{path} is {labels.dtype} {labels.shape}; a list of integers is expected")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise DataError(
+            f"{path} has labels {labels.min()} to {labels.max()}; 0 to {classes - 1} is expected"
+        )
+    arrays = (base / f"{name}.npy" for name in CORRUPTIONS + EXTRA_CORRUPTIONS)
+    there = next((array for array in arrays if array.is_file()), None)
+    count = len(map_array(there)) if there else len(labels)
+    if len(labels) * len(SEVERITIES) == count:
+        return np.asarray(labels, dtype=np.int64)
+    if len(labels) != count or count % len(SEVERITIES):
+        raise DataError(
+            f"{path} has {len(labels):,} labels, but {there} has {count:,} images; as many are "
+            "expected, or a fifth: severities 1 to 5 are stacked"
+        )
+    blocks = labels.reshape(len(SEVERITIES), -1)
+    if (blocks != blocks[0]).any():
+        raise DataError(f"{path}: the labels of the five severities differ; they must repeat")
+    return np.asarray(blocks[0], dtype=np.int64)
+
+
+def check_array(path: Path, block: int) -> list[int]:
+    """Five blocks of `block` uint8 images of 32×32, or a DataError. Returns the severities that
+    hold images: `fretta corrupt --severity 5` leaves the other blocks black."""
+    if not path.is_file():
+        present = sorted(f.stem for f in path.parent.glob("*.npy") if f.stem != "labels")
+        raise DataError(
+            f"the corruption file {path} is missing; {path.parent} has "
+            f"{listed(present) or 'none'}. `fretta corrupt` makes it from clean CIFAR; or pass "
+            f"domains= without {path.stem}"
+        )
+    array = map_array(path)
+    expected = (block * len(SEVERITIES), 32, 32, 3)
+    if array.dtype != np.uint8 or array.shape != expected:
+        raise DataError(
+            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: severities 1 to "
+            f"5 stacked, with labels.npy giving {block:,} images each"
+        )
+    probe = np.linspace(0, block - 1, 16).astype(np.int64)
+    return [level for level in SEVERITIES if array[probe + (level - 1) * block].any()]
+
+
+def severities(severity: float | Sequence[float], whole: bool = True) -> tuple[float, ...]:
+    """One severity or several, checked; files hold `whole` ones only."""
+    chosen = tuple(severity) if isinstance(severity, Sequence) else (severity,)
+    for s in chosen:
+        number = isinstance(s, (int, float)) and not isinstance(s, bool) and 1 <= s <= 5
+        if not number or (whole and s not in SEVERITIES):
+            raise ConfigError(
+                f"severity={severity!r}; {'whole ' * whole}numbers from 1 to 5 are expected"
+            )
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ConfigError(f"severity={severity!r}; at least one is expected, and none twice")
+    return tuple(int(s) if s in SEVERITIES else s for s in chosen)
+
+
+def check_corruptions(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of corruptions, checked; None is the 15 of the benchmark."""
+    chosen = CORRUPTIONS if names is None else as_names(names)
+    for name in chosen:
+        if name not in CORRUPTIONS + EXTRA_CORRUPTIONS:
+            raise ConfigError(
+                f"unknown corruption {name!r}; known: {', '.join(CORRUPTIONS + EXTRA_CORRUPTIONS)}"
+            )
+    return chosen
+
+
+def shifted_name(corruption: str, severity: float, several: bool) -> str:
+    """`fog`, or `fog/3` where a data set holds more than one severity."""
+    return f"{corruption}/{severity:g}" if several else corruption
+
+
+def open_cifar_c(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    domains: str | Sequence[str] | None = None,
+    severity: int | Sequence[int] = 5,
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """CIFAR-10-C or CIFAR-100-C: a domain per corruption and severity, in protocol order."""
+    facts = CIFAR[name.removesuffix("c")]
+    chosen, levels = check_corruptions(domains), severities(severity)
+    check_size(size)
+    base = find_cifar_c(facts, root)
+    labels = read_labels(base, len(facts.classes))
+    block = len(labels)
+    if block != CIFAR_IMAGES["test"]:
+        complain(verify, f"{facts.title}-C in {base} has {block:,} images per severity, not 10,000")
+    found = []
+    for corruption in chosen:
+        path = base / f"{corruption}.npy"
+        written = check_array(path, block)
+        for level in levels:
+            if level not in written:
+                raise DataError(
+                    f"severity {level} in {path} is black: it was never written. It holds "
+                    f"{listed(map(str, written)) or 'none'}; `fretta corrupt` adds others"
+                )
+            rows = np.arange(block, dtype=np.int64) + (int(level) - 1) * block
+            found.append(
+                Domain(
+                    shifted_name(corruption, level, len(levels) > 1),
+                    labels,
+                    NpyRows(str(path)),
+                    rows,
+                    corruption=corruption,
+                    severity=level,
+                    size=size,
+                )
+            )
+    return Dataset(name, list(facts.classes), found, root=str(base))
+
+
+def open_cifar_c_lt(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    imbalance: float = 10.0,
+    domains: str | Sequence[str] | None = None,
+    severity: int | Sequence[int] = 5,
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """CIFAR-C with class c kept to int(n·IF^(−c/(C−1))) of its n images, IF = `imbalance`."""
+    full = open_cifar_c(
+        name.removesuffix("-lt"), root, domains=domains, severity=severity, size=size, verify=verify
+    )
+    kept = [
+        domain.subset(long_tail(domain.labels, len(full.classes), imbalance))
+        for domain in full.domains
+    ]
+    return replace(full, name=name, domains=kept)

@@ -1,0 +1,127 @@
+"""Image files to uint8 RGB arrays of one size."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError, DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FITS = ("squash", "crop")
+INTERPOLATIONS = ("bilinear", "bicubic")
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
+
+# Everything Pillow's decoders are known to raise on damaged files.
+_BROKEN = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+)
+
+
+def check_size(size: int | None) -> None:
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise ConfigError(f"size={size!r}; a number of pixels is expected, or None for no resizing")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a file becomes pixels. Plain data, so it can travel to worker processes.
+
+    fit "squash" scales to size × size whatever the aspect ratio; "crop" scales the short side
+    to size / crop_ratio (256 for 224) and cuts the centre. An image that already is
+    size × size is left as it is. Pillow's filters are antialiased, as in torchvision's Resize.
+    """
+
+    size: int | None = 224
+    fit: str = "squash"
+    interpolation: str = "bilinear"
+    exif: bool = False  # turn the image as its EXIF tag says; the published pipelines do not
+    crop_ratio: float = 0.875
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.fit not in FITS:
+            raise ConfigError(f"fit={self.fit!r}; one of {', '.join(FITS)} is expected")
+        if self.interpolation not in INTERPOLATIONS:
+            raise ConfigError(
+                f"interpolation={self.interpolation!r}; one of {', '.join(INTERPOLATIONS)} "
+                "is expected"
+            )
+        if not 0 < self.crop_ratio <= 1:
+            raise ConfigError(f"crop_ratio={self.crop_ratio}; a value in (0, 1] is expected")
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pillow", "data", "decoding image files") from error
+    return Image
+
+
+def decode(path: str, how: Decoding) -> NDArray[np.uint8]:
+    """One image as (H, W, 3) uint8; DataError with the path where that is impossible."""
+    pillow = _pillow()
+    try:
+        with pillow.open(path) as image:
+            image.load()
+            return np.array(_fitted(_rgb(image, how.exif), how), dtype=np.uint8)
+    except (*_BROKEN, pillow.DecompressionBombError) as error:
+        raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
+
+
+def _rgb(image: Image.Image, exif: bool) -> Image.Image:
+    if exif:
+        from PIL import ImageOps
+
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # 16-bit gray: keep the high byte; convert() would clip
+        high = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
+        image = _pillow().fromarray(high)
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # the direct way warns; the colours are the same
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _fitted(image: Image.Image, how: Decoding) -> Image.Image:
+    size = how.size
+    if size is None or image.size == (size, size):
+        return image
+    pillow = _pillow()
+    kind = pillow.Resampling[how.interpolation.upper()]
+    if how.fit == "squash":
+        return image.resize((size, size), kind)
+    width, height = image.size
+    short = max(size, int(size / how.crop_ratio + 0.5))
+    long = int(short * max(width, height) / min(width, height))
+    width, height = (short, long) if width <= height else (long, short)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.resize((width, height), kind).crop((left, top, left + size, top + size))
+
+
+def resize_arrays(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """(n, H, W, 3) uint8 to (n, size, size, 3): bilinear, antialiased when shrinking."""
+    if images.shape[1:3] == (size, size):
+        return images
+    import torch
+    from torch.nn.functional import interpolate
+
+    x = torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32))
+    x = interpolate(x, (size, size), mode="bilinear", align_corners=False, antialias=True)
+    x = x.round_().clamp_(0, 255).to(torch.uint8)
+    return np.ascontiguousarray(x.numpy().transpose(0, 2, 3, 1))

@@ -1,0 +1,235 @@
+"""Orders of a stream: pure functions from labels, names and a seed to indices.
+
+An order is one arrangement of the domains and any number of modifiers, joined by "+":
+
+    arrangements  continual     one domain after the other, no reset (the default)
+                  independent   the same, with a reset at the start of every domain
+                  mixed         all domains shuffled into each other
+                  gradual       per corruption, severity up and down again: 1 2 3 4 5 4 3 2 1
+    modifiers     correlated    neighbours tend to share their class (Dirichlet)
+                  long-tailed   class c keeps int(n·IF^(−c/(C−1))) of its images
+                  single-sample batches of one
+
+"mixed+correlated+single-sample" is a valid order. Random numbers come from RandomState, whose
+sequence numpy guarantees not to change, so a seed means the same order with every version.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigError
+
+Indices = NDArray[np.int64]
+
+ARRANGEMENTS = ("continual", "independent", "mixed", "gradual")
+MODIFIERS = ("correlated", "long-tailed", "single-sample")
+DEFAULT_CONCENTRATION = 0.1
+DEFAULT_IMBALANCE = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A stretch of the stream that is cut into batches on its own: none crosses its border."""
+
+    domain: Indices  # which domain each sample comes from
+    index: Indices  # and which image of that domain it is
+    reset: bool = False  # the adapter starts afresh here
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A parsed order: plain data."""
+
+    arrangement: str = "continual"
+    correlated: bool = False
+    long_tailed: bool = False
+    single_sample: bool = False
+
+    @classmethod
+    def parse(cls, text: str | Sequence[str]) -> Order:
+        words = text.split("+") if isinstance(text, str) else list(text)
+        words = [word.strip().lower().replace("_", "-") for word in words]
+        known = ARRANGEMENTS + MODIFIERS
+        for word in words:
+            if word not in known:
+                raise ConfigError(
+                    f"unknown order {word!r}; one of {', '.join(ARRANGEMENTS)}, and joined to it "
+                    f"by '+' any of {', '.join(MODIFIERS)}"
+                )
+        arrangements = [word for word in words if word in ARRANGEMENTS]
+        if len(arrangements) > 1 or len(set(words)) < len(words):
+            raise ConfigError(
+                f"order {'+'.join(words)!r} names more than one arrangement, or one word twice; "
+                f"domains can be arranged in one way only: {', '.join(ARRANGEMENTS)}"
+            )
+        return cls(
+            arrangements[0] if arrangements else "continual",
+            "correlated" in words,
+            "long-tailed" in words,
+            "single-sample" in words,
+        )
+
+    def __str__(self) -> str:
+        flags = (self.correlated, self.long_tailed, self.single_sample)
+        return "+".join(
+            [self.arrangement, *(m for m, on in zip(MODIFIERS, flags, strict=True) if on)]
+        )
+
+
+def random_state(seed: int, *words: object) -> np.random.RandomState:
+    """Independent random numbers for each use, named by words (a domain, a visit)."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ConfigError(f"seed={seed!r}; an integer from 0 is expected")
+    key = zlib.crc32("\0".join(map(str, words)).encode())
+    return np.random.RandomState([int(seed) & 0xFFFFFFFF, int(seed) >> 32, key])
+
+
+def first(count: int, limit: int | None) -> Indices:
+    """At most `limit` of `count` images, drawn once and for all.
+
+    The choice must not depend on the seed of the stream, which changes the order alone. It is a
+    random one because folders come sorted by class.
+    """
+    if limit is not None and (isinstance(limit, bool) or limit < 1):
+        raise ConfigError(f"limit={limit!r}; a number of images per domain from 1 is expected")
+    if limit is None or limit >= count:
+        return np.arange(count, dtype=np.int64)
+    chosen = random_state(0, "limit", count).permutation(count)[:limit]
+    return np.sort(chosen).astype(np.int64)
+
+
+def long_tail_counts(largest: int, classes: int, imbalance: float) -> list[int]:
+    """int(n_max · IF^(−c/(C−1))) for c = 0 … C−1."""
+    if not imbalance >= 1:
+        raise ConfigError(f"imbalance={imbalance!r}; a factor from 1 (balanced) is expected")
+    if classes < 2:
+        return [largest] * classes
+    return [int(largest * imbalance ** (-c / (classes - 1))) for c in range(classes)]
+
+
+def long_tail(labels: Indices, classes: int, imbalance: float) -> Indices:
+    """Indices of a long-tailed subset: the first images of each class, in the given order.
+
+    n_max is the size of the largest class; a class that has fewer than its share keeps all.
+    """
+    sizes = np.bincount(labels, minlength=classes)
+    counts = long_tail_counts(int(sizes.max(initial=0)), classes, imbalance)
+    kept = [np.flatnonzero(labels == c)[:count] for c, count in enumerate(counts)]
+    return np.sort(np.concatenate(kept)).astype(np.int64)
+
+
+def correlated(
+    labels: Indices, concentration: float, random: np.random.RandomState, slots: int | None = None
+) -> Indices:
+    """A permutation in which neighbours tend to share their class.
+
+    The stream has `slots` consecutive slots (default: as many as classes). The images of each
+    class are dealt over the slots in proportions drawn from Dirichlet(concentration), and each slot
+    is shuffled. Towards 0 a class comes in one stretch; towards ∞ the order is a plain shuffle.
+    """
+    if not (np.isfinite(concentration) and concentration > 0):
+        raise ConfigError(f"concentration={concentration!r}; a number above 0 is expected")
+    present = np.unique(labels)
+    count = len(present) if slots is None else slots
+    if count < 1:
+        raise ConfigError(f"slots={slots!r}; a number from 1 is expected")
+    dealt: list[list[Indices]] = [[] for _ in range(count)]
+    for label in present:
+        members = random.permutation(np.flatnonzero(labels == label))
+        shares = random.standard_gamma(concentration, count)
+        if shares.sum() <= 0:  # every draw underflowed: the limit is one slot for the whole class
+            shares = np.eye(count)[random.randint(count)]
+        cuts = np.rint(np.cumsum(shares / shares.sum())[:-1] * len(members)).astype(np.int64)
+        for slot, part in zip(dealt, np.split(members, cuts), strict=True):
+            slot.append(part)
+    shuffled = [random.permutation(np.concatenate(slot)) for slot in dealt if slot]
+    return np.concatenate(shuffled).astype(np.int64)
+
+
+def cut(segments: Sequence[Segment], batch_size: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """Where batches begin and end in the concatenated segments, and which of them reset.
+
+    The last batch of a segment may be smaller.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size!r}; an integer from 1 is expected")
+    edges, resets, base = [0], [], 0
+    for segment in segments:
+        for start in range(0, len(segment), batch_size):
+            edges.append(base + min(start + batch_size, len(segment)))
+            resets.append(segment.reset and start == 0)
+        base += len(segment)
+    return np.asarray(edges, dtype=np.int64), np.asarray(resets, dtype=np.bool_)
+
+
+def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int]:
+    """Domain numbers in gradual order: each corruption's severities up, then down again."""
+    groups: dict[str, list[int]] = {}
+    for number, (name, severity) in enumerate(zip(names, severities, strict=True)):
+        if severity is None:
+            raise ConfigError(
+                f"a gradual order needs a severity for every domain, and {name!r} has none; open "
+                "the data set with corruption= and severity=[1, 2, 3, 4, 5]"
+            )
+        groups.setdefault(name.removesuffix(f"/{severity:g}"), []).append(number)
+    path: list[int] = []
+    for name, numbers in groups.items():
+        if len(numbers) < 2:
+            raise ConfigError(
+                f"a gradual order needs several severities of {name!r}, and only one is open; "
+                "pass severity=[1, 2, 3, 4, 5] to open_dataset"
+            )
+        up = sorted(numbers, key=lambda number: severities[number] or 0)
+        path += up + up[-2::-1]
+    return path
+
+
+def arrange(
+    order: Order,
+    names: Sequence[str],
+    labels: Sequence[Indices],
+    severities: Sequence[float | None],
+    classes: int,
+    seed: int,
+    *,
+    limit: int | None = None,
+    concentration: float = DEFAULT_CONCENTRATION,
+    slots: int | None = None,
+    imbalance: float = DEFAULT_IMBALANCE,
+) -> list[Segment]:
+    """The segments of a stream over domains given by name and labels.
+
+    Choose images (long tail, then limit: independent of the seed), arrange, shuffle each segment.
+    """
+    chosen = []
+    for own in labels:
+        kept = long_tail(own, classes, imbalance) if order.long_tailed else np.arange(len(own))
+        chosen.append(kept[first(len(kept), limit)])
+
+    def segment(numbers: Sequence[int], reset: bool, *words: object) -> Segment:
+        domain = np.concatenate([np.full(len(chosen[n]), n, dtype=np.int64) for n in numbers])
+        index = np.concatenate([chosen[n] for n in numbers]).astype(np.int64)
+        random = random_state(seed, order.arrangement == "mixed", *words)
+        if order.correlated:
+            shown = np.concatenate([labels[n][chosen[n]] for n in numbers])
+            shuffle = correlated(shown, concentration, random, slots)
+        else:
+            shuffle = random.permutation(len(index))
+        return Segment(domain[shuffle], index[shuffle], reset)
+
+    if order.arrangement == "mixed":
+        return [segment(range(len(names)), False)]
+    if order.arrangement == "gradual":
+        path = visits(names, severities)
+        return [segment([n], False, names[n], path[:i].count(n)) for i, n in enumerate(path)]
+    reset = order.arrangement == "independent"
+    return [segment([n], reset, names[n]) for n in range(len(names))]

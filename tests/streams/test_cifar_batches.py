@@ -1,0 +1,142 @@
+"""CIFAR pickles: read what CIFAR writes, refuse everything else without running it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fretta.errors import DataError
+from fretta.streams.cifar import read_batch, read_batches, read_classes
+
+
+def test_planes_become_pixels(tmp_path: Path) -> None:
+    # CIFAR stores 1024 red, then 1024 green, then 1024 blue values, row by row.
+    flat = np.concatenate([np.full(1024, 10), np.full(1024, 20), np.full(1024, 30)])
+    flat[5] = 99  # red of row 0, column 5
+    batch = {b"data": flat[None].astype(np.uint8), b"labels": [7]}
+    (tmp_path / "b").write_bytes(pickle.dumps(batch))
+    images, labels = read_batch(tmp_path / "b")
+    assert images.shape == (1, 32, 32, 3)
+    assert images.dtype == np.uint8
+    assert images[0, 0, 5].tolist() == [99, 20, 30]
+    assert images[0, 31, 31].tolist() == [10, 20, 30]
+    assert labels.tolist() == [7]
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("bytes_keys", [True, False])
+def test_every_pickle_protocol(tmp_path: Path, protocol: int, bytes_keys: bool) -> None:
+    data = np.random.RandomState(0).randint(0, 256, (3, 3072)).astype(np.uint8)
+    key = (lambda k: k.encode()) if bytes_keys else str
+    batch: dict[Any, Any] = {
+        key("data"): np.asfortranarray(data) if protocol % 2 else data,
+        key("fine_labels"): [np.int64(4), 5, 6],
+        key("coarse_labels"): [0, 0, 0],
+        key("filenames"): [b"a", "b", b"c"],
+    }
+    (tmp_path / "b").write_bytes(pickle.dumps(batch, protocol=protocol))
+    images, labels = read_batch(tmp_path / "b")
+    assert (images.transpose(0, 3, 1, 2).reshape(3, -1) == data).all()
+    assert labels.tolist() == [4, 5, 6]
+
+
+def test_numpy_1_names_and_big_endian_labels(tmp_path: Path) -> None:
+    labels = np.array([1, 2], dtype=">i4")
+    content = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": labels}, protocol=0)
+    (tmp_path / "b").write_bytes(content.replace(b"numpy._core", b"numpy.core"))
+    assert read_batch(tmp_path / "b")[1].tolist() == [1, 2]
+
+
+class Runs:
+    def __init__(self, function: Any, *args: Any) -> None:
+        self.call = (function, args)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return self.call
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(os.mkdir, "mkdir"), (eval, "eval"), (np.load, "load")]
+)
+def test_pickle_that_wants_to_run_something_is_refused(
+    tmp_path: Path, function: Any, name: str
+) -> None:
+    target = tmp_path / "made"
+    argument = str(target) if function is not eval else f"__import__('os').mkdir({str(target)!r})"
+    batch = {"data": np.zeros((1, 3072), np.uint8), "labels": [0], "x": Runs(function, argument)}
+    (tmp_path / "b").write_bytes(pickle.dumps(batch))
+    with pytest.raises(DataError, match=rf"{name}, which no CIFAR file needs"):
+        read_batch(tmp_path / "b")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (["a list"], "holds a list where"),
+        ({"labels": [0]}, "'data' is NoneType"),
+        ({"data": np.zeros((2, 3072), np.int64), "labels": [0, 1]}, "'data' is int64"),
+        ({"data": np.zeros((2, 100), np.uint8), "labels": [0, 1]}, r"uint8 \(2, 100\)"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0]}, "not a list of 2 class numbers"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, "x"]}, "not a list of 2"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, [1]]}, "not a list of 2"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, -1]}, "not a list of 2"),
+        ({"data": np.zeros((2, 3072), np.uint8)}, "'labels' is not a list"),
+        ({"data": np.array([object()])}, "cannot be read as a CIFAR batch"),
+        ({"data": np.zeros(2, np.float32)}, "type 'f4'; only integers"),
+    ],
+)
+def test_unexpected_content(tmp_path: Path, content: Any, message: str) -> None:
+    (tmp_path / "b").write_bytes(pickle.dumps(content))
+    with pytest.raises(DataError, match=message) as caught:
+        read_batch(tmp_path / "b")
+    assert str(tmp_path / "b") in str(caught.value)
+
+
+def test_truncated_missing_and_text_files(tmp_path: Path) -> None:
+    whole = pickle.dumps({"data": np.zeros((9, 3072), np.uint8), "labels": [0] * 9})
+    for length in (0, 1, 40, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "b").write_bytes(whole[:length])
+        with pytest.raises(DataError, match="cannot be read as a CIFAR batch"):
+            read_batch(tmp_path / "b")
+    (tmp_path / "b").write_text("not a pickle at all")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_batch(tmp_path / "b")
+    with pytest.raises(DataError, match=r"no file .*gone"):
+        read_batch(tmp_path / "gone")
+
+
+def test_shape_that_does_not_fit_the_bytes(tmp_path: Path) -> None:
+    # 2·3072 bytes said to be 3·3072: numpy's own reader is not asked to believe it.
+    whole = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}, protocol=2)
+    lied = whole.replace(b"K\x02M\x00\x0c\x86", b"K\x03M\x00\x0c\x86")
+    assert lied != whole
+    (tmp_path / "b").write_bytes(lied)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_batch(tmp_path / "b")
+
+
+def test_class_names(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(pickle.dumps({b"label_names": [b"cat", "dog"]}))
+    assert read_classes(tmp_path / "m") == ["cat", "dog"]
+    (tmp_path / "m").write_bytes(pickle.dumps({"fine_label_names": ["x"], "label_names": ["y"]}))
+    assert read_classes(tmp_path / "m") == ["x"]
+    (tmp_path / "m").write_bytes(pickle.dumps({b"num_vis": 3072}))
+    with pytest.raises(DataError, match="no list of class names"):
+        read_classes(tmp_path / "m")
+
+
+def test_batches_are_joined_in_order_and_read_only(cifar10: Path) -> None:
+    folder = cifar10 / "cifar-10-batches-py"
+    images, labels = read_batches([str(folder / "data_batch_1"), str(folder / "test_batch")])
+    assert images.shape == (60, 32, 32, 3)
+    assert images[25, 0, 0, 0] == 5
+    assert labels[25] == 5
+    with pytest.raises(ValueError, match="read-only"):
+        images[0] = 1
