@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from fretta.compat import import_timm
+from fretta.compat import import_timm, import_transformers
 
 CLASSES = 5
 SIZE = 32
@@ -100,6 +100,7 @@ def timm_model(name: str, **options: object) -> nn.Module:
 
 
 def hf_vit() -> nn.Module:
+    import_transformers()
     from transformers import ViTConfig, ViTForImageClassification
 
     return ViTForImageClassification(

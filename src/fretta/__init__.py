@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from . import errors, methods, models
-from .adapter import Adapter
-from .api import adapt, list_methods
-from .method import GradientMethod, Method, Need
-from .parts.redundancy import redundancy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors, methods, models
+    from .adapter import Adapter
+    from .api import adapt, list_methods
+    from .method import GradientMethod, Method, Need
+    from .parts.redundancy import redundancy
 
 __version__ = "0.1.0"
 
@@ -23,3 +27,29 @@ __all__ = [
     "models",
     "redundancy",
 ]
+
+# Names are loaded when they are first used: commands that only read results never load torch.
+_HOME = {
+    "Adapter": ".adapter",
+    "GradientMethod": ".method",
+    "Method": ".method",
+    "Need": ".method",
+    "adapt": ".api",
+    "list_methods": ".api",
+    "redundancy": ".parts.redundancy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name], __name__), name)
+    elif name in __all__:
+        value = import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

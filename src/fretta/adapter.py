@@ -14,6 +14,7 @@ from .checks import checked_batch, source_batches
 from .errors import ConfigError, ModelError, NeedError, StateError
 from .method import Method, Need, Timing
 from .parts.classifier import Classifier
+from .parts.features import captured, capturing
 from .parts.norm import affine_names, norm_layers
 from .parts.snapshot import capture, copy_tensors, put_back, revive
 
@@ -87,6 +88,17 @@ class Adapter:
             self._prepare(x)
             return self.method.forward(self.model, x)
 
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(embeddings that enter the head, logits) of the model as adapted so far."""
+        with torch.inference_mode(False), torch.no_grad():
+            x = checked_batch(x, self.model)
+            classes = self._prepare(x)
+            if self.model.head_name is None:
+                self.model.locate_head(x, classes)
+            with capturing(self.model.head) as box:
+                logits = self.method.forward(self.model, x)
+        return captured(box, self.model.head_name), logits
+
     def reset(self) -> None:
         """Back to the first day: adapted tensors and all running state."""
         if self.ready:
@@ -101,15 +113,16 @@ class Adapter:
         """Whether the first batch has been seen."""
         return self.classes is not None
 
-    def _prepare(self, x: Tensor) -> None:
+    def _prepare(self, x: Tensor) -> int:
         """On the first batch: count the classes, find the head, configure and start the method."""
-        if self.ready:
-            return
+        if self.classes is not None:
+            return self.classes
         with torch.no_grad():
             classes = self.model(x).shape[1]
             if Need.HEAD in self.method.needs:
                 self.model.locate_head(x, classes)
         self._begin(classes)
+        return classes
 
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
         method = self.method.resolved(classes)

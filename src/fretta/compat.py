@@ -42,3 +42,12 @@ def import_timm() -> ModuleType:
         raise MissingExtraError("timm", "timm", "a timm model")
     import_torchvision()
     return importlib.import_module("timm")
+
+
+def import_transformers() -> ModuleType:
+    """`import transformers`, which imports torchvision where it is installed."""
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingExtraError("transformers", "hf", "a Hugging Face model")
+    if importlib.util.find_spec("torchvision") is not None:
+        import_torchvision()
+    return importlib.import_module("transformers")

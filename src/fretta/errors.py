@@ -9,6 +9,8 @@
     ├── StateError         a state that does not belong to this adapter  (ValueError)
     ├── WeightsError       a weights file that is missing, unsafe or does not fit  (ValueError)
     ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
+    ├── SuiteError         a suite that names something unknown or missing  (ValueError)
+    ├── StoreError         a store that cannot be used, or a damaged record
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
 
 Each message says what was seen, why it cannot work and what would.
@@ -27,6 +29,8 @@ __all__ = [
     "ModelError",
     "NeedError",
     "StateError",
+    "StoreError",
+    "SuiteError",
     "WeightsError",
 ]
 
@@ -65,6 +69,14 @@ class WeightsError(FrettaError, ValueError):
 
 class DataError(FrettaError, ValueError):
     """A data set that is missing, incomplete or unreadable."""
+
+
+class SuiteError(FrettaError, ValueError):
+    """A suite that names something unknown or missing. Raised before any work."""
+
+
+class StoreError(FrettaError):
+    """A store that cannot be used, or a record that is damaged."""
 
 
 class MissingExtraError(FrettaError, ImportError):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fretta.corruptions import CORRUPTIONS
 from fretta.streams.cifar import _batches
-from fretta.streams.known import CIFAR10_CLASSES, CORRUPTIONS, PACS_CLASSES
+from fretta.streams.known import CIFAR10_CLASSES, PACS_CLASSES
 
 Tree = Callable[[Path, Mapping[str, Mapping[str, int]]], Path]
 

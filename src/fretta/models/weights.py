@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,9 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             f" restricted to tensors, from {', '.join(TORCH_SUFFIXES)}"
         )
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # torch warns of pickle protocols it may then refuse
+            warnings.simplefilter("ignore")
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{str(file)!r} was refused: it is a pickle that wants to load more than tensors, which"
@@ -64,25 +68,55 @@ def _state_dict(content: Any, file: Path) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Load a weights file into a model; every name and shape must fit."""
-    state = read_weights(path)
+    load_state(model, _own_names(read_weights(path)), repr(str(path)))
+
+
+def _own_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     if all(name.startswith("module.") for name in state):  # saved from DataParallel
-        state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+        return {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    return state
+
+
+def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Load tensors into a model; `what` names them in the error where they do not fit."""
     own = model.state_dict()
     missing = sorted(own.keys() - state.keys())
     unknown = sorted(state.keys() - own.keys())
     if missing or unknown:
         raise WeightsError(
-            f"{str(path)!r} does not fit {type(model).__name__}: {len(missing)} names missing"
+            f"{what} does not fit {type(model).__name__}: {len(missing)} names missing"
             f" {missing[:4]}, {len(unknown)} unknown {unknown[:4]}"
         )
-    shapes = [
-        f"{name}: file {tuple(state[name].shape)}, model {tuple(own[name].shape)}"
-        for name in own
-        if state[name].shape != own[name].shape
-    ]
+    shapes = _other_shapes(own, state)
     if shapes:
+        listed = [
+            f"{name}: file {tuple(state[name].shape)}, model {tuple(own[name].shape)}"
+            for name in shapes[:4]
+        ]
         raise WeightsError(
-            f"{str(path)!r} does not fit {type(model).__name__}: {'; '.join(shapes[:4])}. Is"
+            f"{what} does not fit {type(model).__name__}: {'; '.join(listed)}. Is"
             " num_classes right?"
         )
     model.load_state_dict(state)
+
+
+def initialise(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list[str]:
+    """Load everything but a head of another size; returns the names that keep fresh values."""
+    own = model.state_dict()
+    state = _own_names(dict(state))
+    fresh = _other_shapes(own, state)
+    # A head is one linear layer: a weight and perhaps a bias of one module, differing in classes.
+    modules = {name.rpartition(".")[0] for name in fresh}
+    same_width = all(own[n].shape[1:] == state[n].shape[1:] for n in fresh)
+    if len(modules) > 1 or not same_width:
+        raise WeightsError(
+            f"{what} cannot initialise {type(model).__name__}: besides a head of another size, "
+            f"these tensors have other shapes: {fresh[:4]}"
+        )
+    kept = {name: own[name] for name in fresh}
+    load_state(model, {**state, **kept}, what)
+    return fresh
+
+
+def _other_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> list[str]:
+    return [name for name in own if name in state and state[name].shape != own[name].shape]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
-from .features import capturing, check_linear, find_head, logits_of
+from .features import captured, capturing, check_linear, find_head, logits_of
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -52,13 +53,7 @@ class Classifier:
         """(embeddings that enter the head, logits)."""
         with capturing(self.head) as box:
             logits = self(x)
-        if box.features is None:
-            raise HeadError(
-                f"the head {self.head_name!r} was not called with a tensor in this forward; the"
-                " model takes another path for this input. Name the module that is always used:"
-                " head='...'"
-            )
-        return box.features, logits
+        return captured(box, self.head_name), logits
 
     def _forward(self, x: Tensor) -> Tensor:
         try:
@@ -173,7 +168,7 @@ class Classifier:
 
     def example(self) -> Tensor | None:
         """Any floating-point parameter or buffer: it tells device and dtype."""
-        tensors = (*self.net.parameters(), *self.net.buffers())
+        tensors = chain(self.net.parameters(), self.net.buffers())
         return next((t for t in tensors if t.is_floating_point()), None)
 
     def has_batch_norm(self) -> bool:

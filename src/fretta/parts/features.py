@@ -65,6 +65,16 @@ def capturing(head: nn.Module) -> Iterator[Capture]:
         hook.remove()
 
 
+def captured(box: Capture, head: str | None) -> Tensor:
+    """What was captured, or an error if the head was not called."""
+    if box.features is None:
+        raise HeadError(
+            f"the head {head!r} was not called with a tensor in this forward; the model takes"
+            " another path for this input. Name the module that is always used: head='...'"
+        )
+    return box.features
+
+
 @dataclass
 class _Trace:
     """Which modules produced the logits themselves, and which produced something of their shape."""

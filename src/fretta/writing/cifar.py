@@ -12,8 +12,9 @@ import numpy as np
 from ..corruptions.base import Pixels
 from ..corruptions.engine import corrupt
 from ..errors import DataError
+from ..files import atomic
 from ..streams.cifar import read_batch
-from .work import Order, Progress, Record, Summary, Workers, atomic
+from .work import Order, Progress, Record, Summary, Workers
 
 __all__ = ["find_test_batch", "write_cifar"]
 

@@ -14,8 +14,9 @@ from ..corruptions.base import Pixels
 from ..corruptions.engine import corrupt
 from ..corruptions.extras import pillow_image
 from ..errors import DataError
+from ..files import atomic
 from ..streams.images import Decoding, decode
-from .work import Order, Progress, Record, Summary, Workers, atomic
+from .work import Order, Progress, Record, Summary, Workers
 
 __all__ = ["find_images", "write_images"]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import DataError, FrettaWarning
+from ..files import atomic
 
 __all__ = ["Order", "Progress", "Record", "Summary", "Workers", "atomic"]
 
@@ -45,19 +44,6 @@ class Summary:
     written: int = 0
     kept: int = 0  # already there
     unreadable: list[str] = field(default_factory=list)  # sources skipped, one "path: reason" each
-
-
-@contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """A name to write to; the file takes its place at once when everything went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last: it is how Pillow knows the format.
-    draft = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        yield draft
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 class Record:

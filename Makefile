@@ -1,0 +1,29 @@
+# Everything runs in an environment of its own; the first target that needs it creates it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint test-data clean
+
+demo: $(READY)  ## the main job on the embedded data
+	$(BIN)/fretta demo
+
+test: $(READY)  ## every test that needs no shared data
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
+
+lint: $(READY)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-data: $(READY)  ## the tests on real data; FRETTA_DATA says where it is
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m data
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV)

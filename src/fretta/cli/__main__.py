@@ -1,0 +1,5 @@
+"""`python -m fretta.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,51 @@
+"""The application, its options, and how it speaks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console()
+
+
+def fail(message: str) -> None:
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", highlight=False)
+
+
+def say(line: str) -> None:
+    """One line, as it is."""
+    console.print(escape(line), highlight=False)
+
+
+def table(*columns: str) -> Table:
+    """A table without frames; numbers are the caller's to align."""
+    result = Table(box=None, pad_edge=False)
+    for column in columns:
+        result.add_column(column, overflow="fold")
+    return result
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"fretta {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Online test-time adaptation of PyTorch image classifiers."""

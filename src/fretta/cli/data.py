@@ -1,0 +1,128 @@
+"""`fretta doctor`, `fretta corrupt` and `fretta train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import ConfigError
+from .app import say
+from .progress import bar
+
+Root = Annotated[Path | None, typer.Option("--data", help="Where the data is; else FRETTA_DATA.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (doctor, corrupt, train):
+        app.command()(command)
+
+
+def doctor(
+    name: Annotated[str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...")],
+    data: Root = None,
+) -> None:
+    """Check a data set on disk: counts, classes, unreadable files; what is missing and where."""
+    from ..streams import doctor as examine
+
+    with bar("reading images") as advance:
+        report = examine(name, data, progress=advance)
+    for line in report.lines():
+        say(line)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def severities(text: str) -> list[int]:
+    """ "5", "1,3" or "1-5"."""
+    try:
+        low, _, high = text.partition("-")
+        return list(range(int(low), int(high) + 1)) if high else [int(s) for s in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--severity {text!r}; write 5, 1,3 or 1-5") from error
+
+
+def corrupt(
+    src: Annotated[Path, typer.Argument(help="A CIFAR folder, or a folder of images.")],
+    dst: Annotated[Path, typer.Argument(help="Where the corrupted version goes.")],
+    corruption: Annotated[
+        str, typer.Option(help="Names with commas between; all: the 15, extra: the other four.")
+    ] = "all",
+    severity: Annotated[str, typer.Option(help="5, 1,3 or 1-5.")] = "1-5",
+    jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the noise; results do not depend on --jobs.")] = 0,
+    skip_unreadable: Annotated[
+        bool, typer.Option(help="Leave out images that cannot be read, and list them.")
+    ] = False,
+) -> None:
+    """Write the corrupted version of a data set; run again to continue where it stopped."""
+    from ..writing import corrupt_folder
+
+    with bar("corrupting") as advance:
+        summary = corrupt_folder(
+            src,
+            dst,
+            corruption.split(","),
+            severities(severity),
+            seed=seed,
+            jobs=jobs,
+            progress=advance,
+            errors="skip" if skip_unreadable else "raise",
+        )
+    say(f"{summary.written:,} images written, {summary.kept:,} already there: {summary.folder}")
+    for line in summary.unreadable:
+        say(f"unreadable, left out: {line}")
+
+
+def train(
+    name: Annotated[str, typer.Argument(help="digits, cifar10, cifar100, pacs, officehome, ...")],
+    out: Annotated[
+        Path, typer.Option(help="The .safetensors file to write; a card goes beside it.")
+    ],
+    data: Root = None,
+    target: Annotated[
+        str | None, typer.Option(help="The domain left out, for domain sets.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="timm:NAME, cifar:NAME, ...")] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(help="Weights to start from: a file, efficientnet-lite0, pretrained."),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over digits or CIFAR.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Steps on domain sets.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    limit: Annotated[int | None, typer.Option(help="Images per domain, for a trial.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that decode images.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False,
+) -> None:
+    """Train a source model; run again to resume. Writes safetensors and a JSON card."""
+    from ..train import TrainConfig, train_source
+
+    config = TrainConfig(
+        data=name,
+        out=out,
+        root=data,
+        target=target,
+        model=model,
+        init=init,
+        epochs=epochs,
+        iterations=iterations,
+        batch_size=batch_size,
+        lr=lr,
+        size=size,
+        seed=seed,
+        limit=limit,
+        workers=workers,
+        device=device,
+        overwrite=overwrite,
+    )
+    with bar("training") as advance:
+        card = train_source(config, resume=True, progress=lambda now: advance(now.step, now.steps))
+    for split, accuracy in card.accuracy.items():
+        say(f"{split:12} {accuracy:.2%}")
+    say(f"wrote {out}")

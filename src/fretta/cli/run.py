@@ -1,0 +1,245 @@
+"""`fretta run`, `fretta demo`, `fretta evaluate` and `fretta results`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import ConfigError, FrettaError
+from .app import say
+from .data import Root
+from .live import watching
+from .tables import print_methods, print_rows
+
+Where = Annotated[str, typer.Option("--store", help="Folder or fsspec URL of the results.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Worker processes on this machine.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Torch threads per run; default: the cores divided by --jobs.")
+]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (demo, run, evaluate, results):
+        app.command()(command)
+
+
+def run(
+    suite: Annotated[str, typer.Argument(help="A suite of the package, or a TOML file.")],
+    store: Where = "results",
+    data: Root = None,
+    jobs: Jobs = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Run on Ray: local (start one here), auto, or an address."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method or label (several times).")
+    ] = None,
+    case: Annotated[list[str] | None, typer.Option(help="Only this case (several times).")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="These seeds (several times).")] = None,
+    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    threads: Threads = None,
+    device: Device = None,
+    workers: Annotated[int, typer.Option(help="Processes that decode images, per run.")] = 0,
+    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints of a run.")] = 60.0,
+) -> None:
+    """Run a suite. What the store has is skipped; killed and started again, it goes on."""
+    from ..execute import Options
+    from ..suite import load_suite
+
+    chosen = load_suite(suite).restricted(method, seed, limit, case)
+    options = Options(threads, device, workers, checkpoint)
+    _carry_out(chosen.title, chosen.jobs(data), store, jobs, ray, force, options)
+
+
+def _carry_out(
+    title: str,
+    work: list[Any],
+    where: str,
+    jobs: int,
+    ray: str | None,
+    force: bool,
+    options: Any,
+) -> None:
+    """Run the jobs, show them live, print the table; exit code 1 if any failed."""
+    from ..execute import run_jobs
+    from ..store import Store
+
+    store = Store(where)
+    begin = time.perf_counter()
+    with watching(work) as on_event:
+        done = run_jobs(
+            work, store, parallel=jobs, ray=ray, force=force, options=options, on_event=on_event
+        )
+    records = [r for r in (store.get(key) for key in dict.fromkeys(j.run.key for j in work)) if r]
+    say(f"\n{title}: mean accuracy over domains of the predictions made on the way\n")
+    print_methods(records)
+    say(
+        f"\n{len(done.records)} runs in {time.perf_counter() - begin:.0f} s, {done.skipped} were"
+        f" there already. Records: {os.path.join(where, 'records')}"
+    )
+    for record in done.failed:
+        last = record.error.strip().splitlines()[-1] if record.error else "unknown"
+        say(f"failed: {record.tags.get('case')} {record.tags.get('label')} ({record.key}): {last}")
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def demo(
+    store: Where = "demo-output",
+    jobs: Jobs = 2,
+    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
+) -> None:
+    """Every method on handwritten digits under 15 corruptions, one continual stream."""
+    from ..execute import Options
+    from ..suite import load_suite
+
+    suite = load_suite("digits")
+    _carry_out(suite.title, suite.jobs(), store, jobs, None, force, Options())
+    say(f"Per corruption: fretta results {store} --level domains --method g-fret")
+    say(
+        "Next: fretta run digits --seed 0 --seed 1 --seed 2 --jobs 2; fretta check timm:resnet18;"
+        " README.md"
+    )
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Option(help="A source model (digits, FILE with card) or timm:NAME, ...")
+    ],
+    data: Annotated[
+        str, typer.Option(help="A data set (pacs, digits, ...) or a folder of class folders.")
+    ],
+    method: Annotated[list[str], typer.Option(help="Method (several times).")],
+    root: Annotated[
+        Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Weights for timm:NAME and the like.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Hyper-parameter, as lr=1e-3 (several times).")
+    ] = None,
+    domain: Annotated[
+        list[str] | None, typer.Option(help="Only this domain (several times).")
+    ] = None,
+    corruption: Annotated[
+        str | None, typer.Option(help="Corrupt on the fly: all, fog, ...")
+    ] = None,
+    severity: Annotated[int, typer.Option(help="Of --corruption.")] = 5,
+    order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual",
+    batch_size: Annotated[int, typer.Option()] = 128,
+    seed: Annotated[int, typer.Option()] = 0,
+    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
+    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
+    store: Where = "results",
+    jobs: Jobs = 1,
+    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
+    threads: Threads = None,
+    device: Device = None,
+) -> None:
+    """One-off runs of some methods on one data set, kept in the store like any other."""
+    from ..execute import Options
+    from ..suite import one_off
+
+    suite = one_off(
+        model=_model(model, weights, num_classes, size, mean, std),
+        data=_data(data, corruption, severity, size),
+        methods={name: _settings(set_ or []) for name in method},
+        protocol={
+            "order": order,
+            "batch_size": batch_size,
+            "seeds": [seed],
+            **({"limit": limit} if limit is not None else {}),
+            **({"domains": domain} if domain else {}),
+        },
+    )
+    base = Path(data) if Path(data).is_dir() and root is None else root
+    _carry_out(suite.title, suite.jobs(base), store, jobs, None, force, Options(threads, device))
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a list of numbers such as 0.5,0.5,0.5") from error
+
+
+def _model(
+    model: str,
+    weights: str | None,
+    num_classes: int | None,
+    size: int | None,
+    mean: str | None,
+    std: str | None,
+) -> dict[str, Any]:
+    if ":" not in model and weights is None:
+        return {"source": model}
+    found = {"spec": model, "weights": weights, "num_classes": num_classes, "size": size}
+    colours = {"mean": mean and _numbers(mean), "std": std and _numbers(std)}
+    return {k: v for k, v in {**found, **colours}.items() if v is not None}
+
+
+def _data(name: str, corruption: str | None, severity: int, size: int | None) -> dict[str, Any]:
+    spec: dict[str, Any] = {"name": "folder" if Path(name).is_dir() else name}
+    if corruption is not None:
+        spec |= {"corruption": corruption, "severity": severity}
+    if size is not None:
+        spec["size"] = size
+    return spec
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """lr=1e-3 as TOML would read it: numbers, booleans, or else a string."""
+    import tomllib
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {pair!r}; write NAME=VALUE, such as lr=1e-3")
+        try:
+            found[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value
+    return found
+
+
+def results(
+    store: Annotated[str, typer.Argument(help="Folder or fsspec URL.")] = "results",
+    suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
+    case: Annotated[str | None, typer.Option(help="Only this case.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only this method or label.")] = None,
+    status: Annotated[str | None, typer.Option(help="done or failed.")] = None,
+    level: Annotated[str, typer.Option(help="methods, runs or domains.")] = "methods",
+    form: Annotated[str, typer.Option("--format", help="table, csv, json or parquet.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+) -> None:
+    """List, filter and export what a store holds."""
+    from ..results import FORMATS, export, rows_of, select
+    from ..store import Store
+
+    if form not in FORMATS:
+        raise ConfigError(f"--format {form!r} is unknown; choose from {', '.join(FORMATS)}")
+    damaged: list[str] = []
+    records = select(Store(store).records(damaged), suite, case, method, status)
+    if not records and not damaged:
+        raise FrettaError(
+            f"no records in {store!r} match; `fretta run digits --store {store}` makes some"
+        )
+    rows = rows_of(records, level)
+    if form == "table":
+        print_rows(rows, level)
+    else:
+        text = export(rows, form, out)
+        if text is not None:
+            typer.echo(text, nl=False)
+    for line in damaged:
+        say(f"damaged, will be redone by `fretta run`: {line}")

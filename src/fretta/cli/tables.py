@@ -1,0 +1,74 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.markup import escape
+
+from ..records import Record
+from ..results import by_method
+from .app import console, table
+
+DASH = "–"
+
+
+def percent(value: float | None, deviation: float | None = None) -> str:
+    if value is None:
+        return DASH
+    return f"{100 * value:.2f}" + (f" ± {100 * deviation:.2f}" if deviation is not None else "")
+
+
+def _difference(value: float | None, base: float | None) -> str:
+    return DASH if value is None or base is None else f"{100 * (value - base):+.2f}"
+
+
+def print_methods(records: Iterable[Record]) -> None:
+    """Accuracy per method, best first, with the difference from `source` and the relative cost."""
+    rows = by_method(records)
+    several = len({row["case"] for row in rows}) > 1
+    head = ["method", "accuracy %", "vs source", "macro %", "ECE %", "ms/batch", "cost", "notes"]
+    shown = table(*(["case"] if several else []), *head)
+    for row in rows:
+        base = next((r for r in rows if r["case"] == row["case"] and r["method"] == "source"), {})
+        seconds, first = row["seconds_per_batch"], base.get("seconds_per_batch")
+        notes = [
+            f"{row['failed']} failed" if row["failed"] else "",
+            f"{row['collapsed']} collapsed" if row["collapsed"] else "",
+            "tuned on target labels (oracle)" if row["tuning"] == "oracle" else "",
+            "uncommitted code" if row["dirty"] else "",
+        ]
+        cells = [
+            str(row["method"]),
+            percent(row["accuracy"], row["deviation"]),
+            _difference(row["accuracy"], base.get("accuracy")),
+            percent(row["accuracy_macro"]),
+            percent(row["ece"]),
+            DASH if seconds is None else f"{1000 * seconds:.1f}",
+            f"{seconds / first:.1f}x" if seconds and first else DASH,
+            ", ".join(filter(None, notes)),
+        ]
+        shown.add_row(*([escape(str(row["case"]))] if several else []), *map(escape, cells))
+    console.print(shown)
+
+
+def print_rows(rows: list[dict[str, Any]], level: str) -> None:
+    """Rows as they are exported; long numbers shortened."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    hidden = {"methods": set(), "runs": set(), "domains": {"key", "passes", "tuning", "dirty"}}[
+        level
+    ]
+    columns = [
+        c for c in columns if c not in hidden and any(row.get(c) is not None for row in rows)
+    ]
+    shown = table(*columns)
+    for row in rows:
+        shown.add_row(*(escape(_cell(row.get(name))) for name in columns))
+    console.print(shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return DASH
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,54 @@
+"""Choose an executor and run what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import ConfigError
+from ..records import Job, Record
+from ..store import Store
+from .local import run_here
+from .plan import Done, Event, OnEvent, Options, make_plan
+from .processes import run_in_processes
+
+
+def run_jobs(
+    jobs: list[Job],
+    store: Store,
+    *,
+    parallel: int = 1,
+    ray: str | None = None,
+    force: bool = False,
+    options: Options | None = None,
+    on_event: OnEvent | None = None,
+) -> Done:
+    """Do what the store does not have yet.
+
+    parallel   worker processes on this machine; 1 stays in this process
+    ray        address of a Ray cluster ("auto", "local", "host:port"); None: no Ray
+    force      repeat what is there
+    """
+    if parallel < 1:
+        raise ConfigError(f"jobs={parallel!r} cannot work; use at least 1 process")
+    store.check()
+    plan = make_plan(jobs, store, force)
+    done = Done(skipped=len(plan.there))
+    settings = options or Options()
+
+    def tell(event: Event) -> None:
+        if on_event is not None:
+            on_event(event)
+
+    records: Iterator[Record]
+    if not plan.todo:
+        return done
+    if ray is not None:
+        from .ray_cluster import run_on_ray
+
+        records = run_on_ray(plan.todo, store, settings, tell, ray)
+    elif parallel > 1:
+        records = run_in_processes(plan.todo, store, settings, tell, parallel)
+    else:
+        records = run_here(plan.todo, store, settings, tell)
+    done.records.extend(records)
+    return done

@@ -1,0 +1,232 @@
+"""Cards: what a weights file was trained on and expects, in JSON beside it.
+
+`model.safetensors` has its card in `model.json`. The card says which network the tensors belong to,
+the classes in label order, the preprocessing, and where the numbers came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from torch import nn
+
+from ..errors import ConfigError, FrettaWarning, WeightsError
+from ..files import replace_file
+
+FORMAT = "fretta-card/1"
+TOLERANCE = 1e-4  # of mean and std; 0.485 written as 0.4850 is the same, 0.4914 is not
+
+
+@dataclass(frozen=True)
+class Card:
+    """What to know about a weights file. Plain values; written and read as JSON."""
+
+    model: str  # for `load`, such as "cifar:resnet20"
+    num_classes: int
+    classes: list[str]  # in label order; empty where the names are not known
+    data: dict[str, Any]  # name, domains, number of images
+    preprocessing: dict[str, Any]  # mean, std, size, ...: what streams.Preprocessing.to_json gives
+    accuracy: dict[str, float]  # share of images, by split: {"test": 0.98}
+    seed: int | None  # None where it is not known
+    training: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    sha256: str = ""  # of the weights file
+
+    def __post_init__(self) -> None:
+        if self.classes and len(self.classes) != self.num_classes:
+            raise ConfigError(
+                f"the card has num_classes={self.num_classes} but {len(self.classes)} class names"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str = "the card") -> Card:
+        known = {f.name: f for f in fields(cls)}
+        given = {key: value for key, value in content.items() if key != "format"}
+        unknown = sorted(given.keys() - known.keys())
+        lacking = [n for n in _REQUIRED if n not in given]
+        if content.get("format") != FORMAT or unknown or lacking:
+            raise WeightsError(
+                f"{where} is not a card this version reads: format {content.get('format')!r} "
+                f"(expected {FORMAT!r}), unknown keys {unknown}, missing keys {lacking}"
+            )
+        for name, kind in _KINDS.items():
+            if name in given and (
+                not isinstance(given[name], kind) or isinstance(given[name], bool)
+            ):
+                raise WeightsError(
+                    f"{where}: {name} is {given[name]!r}, not a {getattr(kind, '__name__', kind)}"
+                )
+        return cls(**given)
+
+
+_REQUIRED = ("model", "num_classes", "classes", "data", "preprocessing", "accuracy", "seed")
+_KINDS: dict[str, Any] = {
+    "model": str,
+    "num_classes": int,
+    "classes": list,
+    "data": dict,
+    "preprocessing": dict,
+    "accuracy": dict,
+    "seed": int | None,
+    "training": dict,
+    "versions": dict,
+    "sha256": str,
+}
+
+
+def card_path(path: str | os.PathLike[str]) -> Path:
+    """Where the card of a weights file is: the same name, ending in .json."""
+    return Path(path).with_suffix(".json")
+
+
+def read_card(path: str | os.PathLike[str]) -> Card:
+    """The card at `path`, which is the card itself or its weights file."""
+    file = card_path(path)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WeightsError(
+            f"no card at {str(file)!r}; `fretta train` writes one beside the weights, and "
+            "fretta.models.write_card makes one for weights from elsewhere"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"the card {str(file)!r} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise WeightsError(f"the card {str(file)!r} holds a {type(content).__name__}, not a table")
+    return Card.from_json(content, f"the card {str(file)!r}")
+
+
+def write_card(path: str | os.PathLike[str], card: Card) -> None:
+    """Write the card of the weights file `path`, at once or not at all."""
+    text = json.dumps(card.to_json(), indent=2, ensure_ascii=False, allow_nan=False)
+    replace_file(card_path(path), (text + "\n").encode())
+
+
+def find_card(path: str | os.PathLike[str]) -> Card | None:
+    """The card beside a weights file, checked against it; None if there is none.
+
+    A .json that is no card (other tools leave such files beside weights) counts as none.
+    """
+    file = card_path(path)
+    if Path(path).suffix == ".json" or not file.is_file():
+        return None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    if not isinstance(content, dict) or not str(content.get("format")).startswith("fretta-card/"):
+        return None
+    card = read_card(file)
+    if card.sha256 and Path(path).is_file() and card.sha256 != sha256(path):
+        raise WeightsError(
+            f"the card {str(file)!r} is not that of {str(path)!r}: the weights have another "
+            "SHA-256 than the card says. One of the two was replaced or damaged; fetch both again, "
+            "or remove the card to load the weights without it"
+        )
+    return card
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def attach(model: nn.Module, card: Card) -> None:
+    """Let the card travel with the model, as `model.fretta_card`."""
+    cast(Any, model).fretta_card = card
+
+
+def card_of(model: nn.Module) -> Card | None:
+    """The card that was attached when the model was loaded."""
+    card = getattr(model, "fretta_card", None)
+    return card if isinstance(card, Card) else None
+
+
+class HasJson(Protocol):
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def check_card(
+    card: Card,
+    preprocessing: HasJson | Mapping[str, Any] | None = None,
+    classes: Sequence[str] | None = None,
+    mismatch: str = "error",
+) -> None:
+    """Compare what a pipeline does with what the weights expect.
+
+    mean, std and the class list decide what the logits mean: a difference is a ConfigError, or a
+    warning with mismatch="warn". Size, fit and interpolation only cost accuracy: a warning.
+    """
+    if mismatch not in ("error", "warn"):
+        raise ConfigError(f"mismatch={mismatch!r}; 'error' or 'warn' is expected")
+    wrong: list[str] = []
+    if preprocessing is not None:
+        given = preprocessing if isinstance(preprocessing, Mapping) else preprocessing.to_json()
+        wrong += _wrong_colours(card, given)
+        soft = [
+            f"{key} is {given[key]!r} where the weights were trained with {expected!r}"
+            for key in ("size", "fit", "interpolation")
+            if (expected := card.preprocessing.get(key)) is not None
+            and given.get(key) not in (None, expected)
+        ]
+        if soft:
+            warnings.warn(
+                f"preprocessing differs from that of {card.model}: {'; '.join(soft)}. Accuracy "
+                "will differ from the card's",
+                FrettaWarning,
+                stacklevel=2,
+            )
+    if classes is not None and card.classes:
+        wrong += _wrong_classes(card, list(classes))
+    elif classes is not None and len(classes) != card.num_classes:
+        wrong.append(f"the data has {len(classes)} classes, the weights {card.num_classes}")
+    if not wrong:
+        return
+    text = f"the pipeline does not fit the weights of {card.model}: {'; '.join(wrong)}"
+    if mismatch == "error":
+        raise ConfigError(text)
+    warnings.warn(text, FrettaWarning, stacklevel=2)
+
+
+def _wrong_colours(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
+    for key in ("mean", "std"):
+        expected, seen = card.preprocessing.get(key), given.get(key)
+        if expected is None or seen is None:
+            continue
+        if len(expected) != len(seen) or any(
+            abs(a - b) > TOLERANCE for a, b in zip(expected, seen, strict=True)
+        ):
+            yield (
+                f"{key} is {list(seen)} where they were trained with {list(expected)}; use "
+                "Preprocessing.from_json(card.preprocessing)"
+            )
+
+
+def _wrong_classes(card: Card, given: list[str]) -> Iterable[str]:
+    if given == card.classes:
+        return
+    if sorted(given) == sorted(card.classes):
+        first = next(i for i, (a, b) in enumerate(zip(given, card.classes, strict=True)) if a != b)
+        yield (
+            f"the classes are in another order: label {first} is {given[first]!r} in the data and "
+            f"{card.classes[first]!r} in the weights; open the data with classes=card.classes"
+        )
+    elif len(given) != len(card.classes):
+        yield f"the data has {len(given)} classes, the weights {len(card.classes)}"
+    else:
+        pairs = zip(given, card.classes, strict=True)
+        different = [f"{i}: {a!r} / {b!r}" for i, (a, b) in enumerate(pairs) if a != b]
+        yield (
+            f"{len(different)} of {len(given)} class names differ (data / weights): "
+            f"{', '.join(different[:4])}"
+        )

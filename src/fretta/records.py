@@ -1,0 +1,120 @@
+"""The values that flow, in the order they flow: Run, Outcome, Record. Plain data, no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StoreError
+
+FORMAT = 1
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling for equal values: what hashes are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that decides a number, and nothing else. Its hash names the record."""
+
+    data: dict[str, Any]  # name and options of open_dataset, without the root
+    data_hash: str  # fingerprint of the data set as found
+    model: dict[str, Any]  # spec, num_classes, head, preprocessing
+    weights_hash: str  # sha256 of the weights file; "" for random weights
+    method: str
+    hyperparameters: dict[str, Any]  # what differs from the method's defaults
+    order: str
+    order_options: dict[str, Any]  # limit, domains, concentration, imbalance
+    batch_size: int
+    seed: int
+    adapter: dict[str, Any] = field(default_factory=dict)  # steps, episodic, predict
+    source: dict[str, Any] | None = None  # data set of source images, for methods that need some
+
+    @property
+    def key(self) -> str:
+        return digest(asdict(self))[:20]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the parts of a run are on this machine. Does not decide the number."""
+
+    root: str | None = None
+    weights: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, where its parts are, and what it is called in the suite it comes from."""
+
+    run: Run
+    place: Place = Place()
+    tags: dict[str, str] = field(default_factory=dict)  # suite, case, label, tuning
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Job:
+        return cls(Run(**data["run"]), Place(**data["place"]), dict(data["tags"]))
+
+
+@dataclass
+class Outcome:
+    """What happened to one batch: per-sample arrays, and facts about the step."""
+
+    number: int  # of the batch in the stream
+    domain: NDArray[np.int64]  # (n,) number of each sample's domain
+    label: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float32]  # of the predicted class
+    nll: NDArray[np.float32]  # -log probability of the label
+    entropy: NDArray[np.float32]
+    seconds: float  # inside the adapter
+    pass_rate: float | None = None
+
+
+@dataclass
+class Record:
+    """The result of a run, as it is stored."""
+
+    run: dict[str, Any]
+    key: str
+    status: str  # "done" or "failed"
+    tags: dict[str, str]
+    rows: list[dict[str, Any]] = field(default_factory=list)  # one per domain
+    overall: dict[str, Any] = field(
+        default_factory=dict
+    )  # over all samples, and the mean over rows
+    settings: dict[str, Any] = field(default_factory=dict)  # hyper-parameters as used
+    provenance: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        body = {"format": FORMAT, **asdict(self)}
+        return {**body, "digest": digest(body)}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str = "the record") -> Record:
+        """Refuses what is not exactly what was written: half a file, an edited number."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise StoreError(f"{where} is not a record in format {FORMAT}")
+        body = {k: v for k, v in data.items() if k != "digest"}
+        if digest(body) != data.get("digest"):
+            raise StoreError(f"{where} is damaged: its content does not match its digest")
+        names = {f.name for f in fields(cls)}
+        if body.keys() - {"format"} != names:
+            raise StoreError(f"{where} has other fields than a record of this version")
+        return cls(**{name: body[name] for name in names})

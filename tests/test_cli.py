@@ -1,0 +1,68 @@
+"""The command line, as a user types it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import fretta
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fretta.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={"COLUMNS": "100", "PATH": "", "PYTHONPATH": "tests"},
+    )
+
+
+def test_list() -> None:
+    out = run("list")
+    assert out.returncode == 0
+    lines = out.stdout.splitlines()
+    assert lines[0].split()[:3] == ["method", "passes", "needs"]
+    assert [line.split()[0] for line in lines[1:]] == fretta.list_methods()
+    assert "2F+2B" in next(line for line in lines if line.startswith("sar"))
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.strip() == f"fretta {fretta.__version__}"
+    for arguments in (["--help"], ["list", "--help"], ["check", "--help"]):
+        assert run(*arguments).returncode == 0
+
+
+def test_check() -> None:
+    out = run("check", "timm:resnet18", "--size", "64", "--num-classes", "10").stdout
+    assert "fc (512 features)" in out
+    assert "20 BatchNorm2d" in out
+    assert "classes   10" in out
+    rows = {line.split()[0]: line for line in out.splitlines() if " yes " in line or " no " in line}
+    assert sorted(rows) == fretta.list_methods()
+    assert all(" yes " in row for row in rows.values())
+
+
+def test_check_says_why_not() -> None:
+    out = run("check", "torchvision:squeezenet1_1", "--size", "64").stdout
+    assert "norms     none" in out
+    assert "head      not found" in out
+    words = " ".join(out.split())
+    assert "tent no tent adapts scale and shift" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "resnet18"], "is not understood"),
+        (["check", "timm:resnet18", "--weights", "no.pt"], "no weights file"),
+        (["check", "timm:resnet18", "--head", "x"], "head='x' is not a module"),
+    ],
+)
+def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) -> None:
+    out = run(*arguments)
+    assert out.returncode == 2
+    assert out.stderr.startswith("error:")
+    assert message in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr

@@ -1,0 +1,128 @@
+"""The shape of the package: its public names, the direction of its imports, its weight."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fretta
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "fretta"
+
+# Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
+LAYERS = [
+    ["errors", "files"],
+    ["compat", "parts", "records", "provenance"],
+    ["method", "corruptions", "models", "metrics", "store", "results"],
+    ["methods", "streams"],
+    ["checks", "writing", "locate"],
+    ["adapter", "train"],
+    ["inspection", "api"],
+    ["run"],
+    ["suite"],
+    ["execute"],
+    ["tune"],
+    ["cli"],
+]
+
+
+def test_imports_point_one_way() -> None:
+    level = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+    backward = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = file.relative_to(SOURCE).with_suffix("").parts
+        if parts == ("__init__",):
+            continue
+        assert parts[0] in level, f"{parts[0]} has no place in LAYERS"
+        for node in ast.walk(ast.parse(file.read_text())):
+            targets = []
+            if isinstance(node, ast.ImportFrom):
+                package = ("fretta", *parts[:-1])
+                base = package[: len(package) - node.level + 1] if node.level else ()
+                path = (*base, *(node.module or "").split(".")) if node.module else base
+                if path[:1] == ("fretta",):
+                    targets = [path[1]] if len(path) > 1 else [alias.name for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name.split(".") for alias in node.names]
+                targets = [n[1] for n in names if n[0] == "fretta" and len(n) > 1]
+            for target in targets:
+                same = target == parts[0] or target not in level
+                if not same and level[target] >= level[parts[0]]:
+                    backward.append(f"{'/'.join(parts)} imports {target}")
+    assert not backward
+
+
+def test_public_names_are_all() -> None:
+    assert dir(fretta) == sorted(fretta.__all__)
+    assert all(getattr(fretta, name) is not None for name in fretta.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'adapter_'"):
+        _ = fretta.adapter_
+    assert fretta.list_methods() == [
+        *("bn", "eata", "eta", "g-fret", "s-fret", "sar", "source", "tea", "tent", "tipi", "tsd")
+    ]
+
+
+def loaded_by(statement: str, modules: str) -> str:
+    code = f"{statement}; import sys; print([m for m in {modules.split()} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return out.stdout.strip()
+
+
+def test_import_needs_only_torch_numpy_and_safetensors() -> None:
+    heavy = (
+        "timm torchvision transformers sklearn scipy PIL typer rich matplotlib ray optuna pandas"
+    )
+    assert loaded_by("import fretta; fretta.adapt, fretta.models.load", heavy) == "[]"
+
+
+def test_reading_results_loads_no_torch() -> None:
+    assert loaded_by("import fretta.results, fretta.store, fretta.cli", "torch") == "[]"
+
+
+def test_changelog_names_the_version() -> None:
+    headings = re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == fretta.__version__
+    assert f"version: {fretta.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
+    """What the README says about adding a method, done in a copy of the package."""
+    import shutil
+
+    package = tmp_path / "fretta"
+    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    readme = (ROOT / "README.md").read_text()
+    recipe = re.search(r"```python\n# src/fretta/methods/pseudo\.py\n(.*?)```", readme, re.S)
+    line = re.search(r"^from \.pseudo import Pseudo$", readme, re.M)
+    assert recipe
+    assert line
+    (package / "methods" / "pseudo.py").write_text(recipe[1])
+    catalogue = package / "methods" / "__init__.py"
+    catalogue.write_text(catalogue.read_text().replace("from .sar", f"{line[0]}\nfrom .sar"))
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT / 'tests'}", "PATH": ""}
+
+    def run(*arguments: str) -> str:
+        out = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+        )
+        assert out.returncode == 0, out.stdout + out.stderr
+        return out.stdout
+
+    assert str(tmp_path) in run("-c", "import fretta; print(fretta.__file__)")
+    assert "pseudo" in run("-m", "fretta.cli", "list")
+    conformance = str(ROOT / "tests" / "test_conformance.py")
+    report = run(
+        *("-m", "pytest", conformance, "-q", "-p", "no:cacheprovider", "--no-header"),
+        *("-k", "pseudo and not timm and not hf", "-c", str(ROOT / "pyproject.toml")),
+    )
+    assert int(re.search(r"(\d+) passed", report)[1]) > 15  # type: ignore[index]

@@ -1,0 +1,127 @@
+"""Training refuses early and clearly, and overwrites nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from train_nets import NETS, StopError, stop_at
+
+from fretta.errors import ConfigError, DataError, FrettaWarning, ModelError, WeightsError
+from fretta.models import load
+from fretta.train import TrainConfig, train_source
+from fretta.train.checkpoint import checkpoint_path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": "mnist"}, "data='mnist'; to train on there are digits"),
+        ({"out": "m.pt"}, r"\.safetensors is expected"),
+        ({"data": "pacs"}, "say which with target="),
+        ({"target": "photo"}, "target='photo' has no effect on digits"),
+        ({"iterations": 5}, "iterations=5 has no effect on digits"),
+        ({"data": "pacs", "target": "photo", "epochs": 3}, "epochs=3 has no effect on pacs"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"batch_size": 1}, "batch_size=1; a whole number from 2"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": None}, "seed=None"),
+        ({"lr": 0.0}, r"lr=0\.0"),
+        ({"lr": float("nan")}, "lr=nan"),
+        ({"momentum": 1.0}, r"momentum=1\.0"),
+        ({"std": (0.0, 1.0, 1.0)}, "std above 0"),
+        ({"data": "cifar10", "evaluate_every": 5}, "has no validation split"),
+    ],
+)
+def test_settings_that_cannot_work(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**{"data": "digits", "out": "m.safetensors", **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"model": "cifar:resnet7"}, ConfigError, r"no network cifar:resnet7"),
+        ({"model": f"{NETS}:fixed_size_net"}, ModelError, "does not take images of 32×32"),
+        ({"model": f"{NETS}:deaf_net"}, ModelError, r"returns \(2, 3\)"),
+        ({"device": "cuda:99"}, ConfigError, "device='cuda:99' cannot be used here"),
+        ({"device": "toaster"}, ConfigError, "device='toaster'"),
+        ({"init": "nowhere.safetensors"}, ConfigError, "is no weights file"),
+        ({"init": "efficientnet-lite0"}, ConfigError, "belong to timm:tf_efficientnet_lite0"),
+        ({"lr": 1e30}, ConfigError, r"training diverged: the loss is .* lower it"),
+    ],
+)
+def test_runs_that_cannot_work(
+    small: TrainConfig, change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        train_source(replace(small, **change))
+    assert not Path(small.out).exists()
+
+
+def test_nothing_is_overwritten_unasked(small: TrainConfig) -> None:
+    with pytest.raises(StopError):
+        train_source(small, progress=stop_at(20))
+    with pytest.raises(ConfigError, match=r"unfinished run; pass resume=True"):
+        train_source(small)
+    with pytest.raises(ConfigError, match=r"another run: seed: 0 then, 9 now"):
+        train_source(replace(small, seed=9), resume=True)
+    checkpoint_path(small.out).write_bytes(b"damaged")
+    with pytest.raises(WeightsError, match="remove it to train from the beginning"):
+        train_source(small, resume=True)
+    train_source(replace(small, overwrite=True))
+    before = Path(small.out).read_bytes()
+    with pytest.raises(ConfigError, match="exists"):
+        train_source(small)
+    assert Path(small.out).read_bytes() == before
+
+
+def test_a_checkpoint_cannot_execute_code(small: TrainConfig, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "executed",))
+
+    torch.save({"settings": Evil()}, checkpoint_path(small.out))
+    with pytest.raises(WeightsError, match="cannot be read"):
+        train_source(small, resume=True)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_domain_sets_that_cannot_work(left_out: TrainConfig, stripes: Path) -> None:
+    with pytest.raises(ConfigError, match="'sketch' is no domain of folder; it has coarse, thin"):
+        train_source(replace(left_out, target="sketch"))
+    with pytest.raises(ConfigError, match="too few to split"):
+        train_source(replace(left_out, limit=2))
+    with pytest.raises(DataError, match="does not exist"):
+        train_source(replace(left_out, root=stripes / "nowhere"))
+    (stripes / "thin" / "down" / "3.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"unreadable image .*3\.png"):
+        train_source(replace(left_out, batch_size=16))
+    assert not Path(left_out.out).exists()
+
+
+def test_a_missing_source_domain_is_said(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for domain in ("photo", "cartoon"):
+        for name in ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"):
+            folder = tmp_path / "PACS" / domain / name
+            folder.mkdir(parents=True)
+            Image.new("RGB", (20, 20)).save(folder / "a.png")
+    config = TrainConfig(
+        data="pacs",
+        root=tmp_path,
+        target="sketch",
+        out=tmp_path / "p.safetensors",
+        model=f"{NETS}:dropout_net",
+        iterations=1,
+        size=16,
+    )
+    with pytest.warns(FrettaWarning) as caught:
+        card = train_source(config)
+    assert any("lacks art_painting" in str(w.message) for w in caught)
+    assert "target" not in card.accuracy  # the target itself is not on disk either
+    assert load(config.model or "", weights=config.out)(torch.zeros(1, 3, 16, 16)).shape == (1, 7)

@@ -1,0 +1,146 @@
+"""Training: it learns, and it resumes to the same weights."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from train_nets import StopError, dropout_net, stop_at
+
+from fretta.errors import ConfigError
+from fretta.models import load_source, read_card
+from fretta.models.cards import sha256
+from fretta.train import Progress, TrainConfig, train_source
+from fretta.train.checkpoint import checkpoint_path
+from fretta.train.config import DEFAULTS
+from fretta.train.loop import learning_rate
+
+
+def test_a_quick_run_on_digits(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "digits.safetensors"
+    seen: list[Progress] = []
+    config = TrainConfig(data="digits", out=out, epochs=4, lr=0.05, seed=3)
+    before = torch.get_rng_state()
+    card = train_source(config, progress=seen.append)
+    assert torch.equal(torch.get_rng_state(), before)  # the user's generator is left alone
+    assert sorted(p.name for p in out.parent.iterdir()) == ["digits.json", "digits.safetensors"]
+    assert card == read_card(out)
+    assert card.sha256 == sha256(out)
+    assert card.accuracy["test"] > 0.5  # chance is 0.1
+    assert card.data["images"] == {
+        "train": {"clean": 1078},
+        "val": {"clean": 179},
+        "test": {"clean": 540},
+    }
+    assert card.seed == card.training["settings"]["seed"] == 3
+    assert {"fretta", "torch", "python"} <= card.versions.keys()
+    assert str(tmp_path) not in json.dumps(card.to_json())
+    assert [p.step for p in seen] == [10, 20, 30, 40, 50, 60, 67]  # 4 · 1078 // 64
+    assert seen[-1].loss < seen[0].loss
+    assert seen[0].lr > seen[-1].lr > 0
+    model, again = load_source(out)
+    assert again == card
+    assert not model.training
+
+
+def test_resumed_weights_are_those_of_an_undisturbed_run(small: TrainConfig) -> None:
+    train_source(small)
+    whole = Path(small.out).read_bytes()
+    other = replace(small, out=Path(small.out).with_name("n.safetensors"))
+    for step in (20, 30):  # of 30, checkpoints after 10 and 20; interrupted twice
+        with pytest.raises(StopError):
+            train_source(other, resume=True, progress=stop_at(step))
+        torch.rand(7)
+        assert checkpoint_path(other.out).is_file()
+        assert not Path(other.out).exists()
+    steps: list[int] = []
+    train_source(other, resume=True, progress=lambda now: steps.append(now.step))
+    assert steps == [30]
+    assert Path(other.out).read_bytes() == whole
+    assert not checkpoint_path(other.out).exists()
+    train_source(replace(other, seed=1, overwrite=True))
+    assert Path(other.out).read_bytes() != whole
+
+
+def test_resuming_a_finished_run_returns_its_card(small: TrainConfig) -> None:
+    card = train_source(small)
+    assert train_source(small, resume=True, progress=stop_at(0)) == card
+    with pytest.raises(ConfigError, match="exists and is of another run"):
+        train_source(replace(small, lr=0.5), resume=True)
+
+
+def test_leave_one_domain_out(left_out: TrainConfig) -> None:
+    seen: list[Progress] = []
+    card = train_source(left_out, progress=seen.append)
+    assert card.classes == ["across", "down"]
+    assert card.data["images"] == {
+        "train": {"thin": 16, "wide": 16},
+        "val": {"thin": 4, "wide": 4},
+        "target": {"coarse": 20},
+    }
+    validated = {p.step: p.accuracy for p in seen if p.accuracy is not None}
+    assert list(validated) == [10, 20, 30, 40]
+    best = max(validated.values())
+    assert card.accuracy["val"] == pytest.approx(best, abs=1e-6)
+    assert card.training["selected_step"] == next(s for s, a in validated.items() if a == best)
+    assert best >= 0.75
+    assert 0.5 <= card.accuracy["target"] <= 1
+    mean = (card.accuracy["val/thin"] + card.accuracy["val/wide"]) / 2
+    assert card.accuracy["val"] == pytest.approx(mean, abs=1e-6)
+    whole = Path(left_out.out).read_bytes()
+
+    again = replace(left_out, out=Path(left_out.out).with_name("t.safetensors"))
+    with pytest.raises(StopError):
+        train_source(again, progress=stop_at(40))
+    train_source(again, resume=True)
+    assert Path(again.out).read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_weights(left_out: TrainConfig) -> None:
+    config = replace(left_out, iterations=4, evaluate_every=4, model="digits:resnet8", size=32)
+    first = train_source(config)
+    second = train_source(replace(config, workers=1, overwrite=True))
+    assert first.sha256 == second.sha256
+
+
+@pytest.mark.slow
+def test_the_shipped_model_can_be_trained_again(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    card = train_source(TrainConfig(data="digits", out=tmp_path / "digits.safetensors"))
+    assert time.monotonic() - begin < 120
+    assert card.accuracy["test"] >= 0.97
+    assert card.training["settings"] == load_source("digits")[1].training["settings"]
+
+
+def test_start_from_weights(small: TrainConfig, tmp_path: Path) -> None:
+    """A learning rate near zero leaves the body where it began, under a head of another size."""
+    start, begin = tmp_path / "start.safetensors", dropout_net(num_classes=4)
+    save_file(begin.state_dict(), start)
+    card = train_source(replace(small, init=start, lr=1e-12, epochs=1, weight_decay=0.0))
+    model = load_source(small.out)[0]
+    assert torch.allclose(
+        model.get_submodule("0").weight, begin.get_submodule("0").weight, atol=1e-6
+    )
+    assert model.get_submodule("6").out_features == 10
+    assert card.training["settings"]["init"] == f"start.safetensors sha256:{sha256(start)[:16]}"
+
+
+def test_schedule() -> None:
+    config = TrainConfig(data="cifar10", out="x.safetensors").resolved()
+    assert [learning_rate(config, s, 100) for s in (0, 50)] == pytest.approx([0.1, 0.05])
+    config = TrainConfig(data="pacs", out="x.safetensors", target="photo").resolved()
+    assert {learning_rate(config, s, 100) for s in (0, 50, 99)} == {5e-5}
+
+
+def test_defaults_of_the_protocol() -> None:
+    config = TrainConfig(data="pacs", out="x.safetensors", target="photo").resolved()
+    assert (config.iterations, config.batch_size, config.lr, config.size) == (5000, 32, 5e-5, 224)
+    assert config.evaluate_every == 100
+    for name in DEFAULTS["digits"]:
+        assert getattr(TrainConfig(data="digits", out="x.safetensors").resolved(), name) is not None
