@@ -53,15 +53,27 @@ def print_methods(records: Iterable[Record]) -> None:
     console.print(shown)
 
 
+# What fits on a terminal; an export has every column.
+SHOWN = {
+    "methods": (
+        "method",
+        "seeds",
+        "failed",
+        "accuracy",
+        "deviation",
+        "accuracy_macro",
+        "ece",
+        "tuning",
+    ),
+    "runs": ("method", "seed", "status", "accuracy", "accuracy_macro", "ece", "tuning", "key"),
+    "domains": ("method", "seed", "domain", "images", "accuracy", "ece", "nrs_before", "nrs_after"),
+}
+
+
 def print_rows(rows: list[dict[str, Any]], level: str) -> None:
-    """Rows as they are exported; long numbers shortened."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    hidden = {"methods": set(), "runs": set(), "domains": {"key", "passes", "tuning", "dirty"}}[
-        level
-    ]
-    columns = [
-        c for c in columns if c not in hidden and any(row.get(c) is not None for row in rows)
-    ]
+    """The main columns, and suite and case where there are several; long numbers shortened."""
+    several = [n for n in ("suite", "case") if len({row.get(n) for row in rows}) > 1]
+    columns = [*several, *(n for n in SHOWN[level] if any(r.get(n) is not None for r in rows))]
     shown = table(*columns)
     for row in rows:
         shown.add_row(*(escape(_cell(row.get(name))) for name in columns))

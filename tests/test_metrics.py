@@ -1,0 +1,91 @@
+"""Metrics on a handful of samples one can work out on paper."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fretta.metrics import Samples, calibration_error, macro_accuracy, overall, per_domain
+from fretta.metrics.rows import collapsed, details, effective_classes
+from fretta.records import Outcome
+
+
+def outcome(number: int = 0, **columns: Any) -> Outcome:
+    n = len(columns["label"])
+    values: dict[str, Any] = {
+        "domain": np.zeros(n, dtype=np.int64),
+        "predicted": columns["label"],
+        "confidence": np.full(n, 0.8, dtype=np.float32),
+        "nll": np.full(n, 0.5, dtype=np.float32),
+        "entropy": np.full(n, 0.25, dtype=np.float32),
+        **columns,
+    }
+    arrays = {k: np.asarray(v) for k, v in values.items() if k not in ("seconds", "pass_rate")}
+    return Outcome(
+        number, **arrays, seconds=values.get("seconds", 1.0), pass_rate=values.get("pass_rate")
+    )
+
+
+def test_macro_counts_every_class_the_same() -> None:
+    # class 0: 3 of 4 right, class 1: 0 of 1, class 5: 1 of 1; classes 2-4 do not occur
+    samples = Samples.of([outcome(label=[0, 0, 0, 0, 1, 5], predicted=[0, 0, 0, 1, 0, 5])])
+    assert macro_accuracy(samples) == pytest.approx((0.75 + 0 + 1) / 3)
+    assert samples.right.mean() == pytest.approx(4 / 6)
+
+
+def test_calibration_error() -> None:
+    # two samples at 0.8, one right: gap 0.3 each; two at 1.0, both right: gap 0
+    samples = Samples.of(
+        [
+            outcome(
+                label=[0, 0, 0, 0], predicted=[0, 1, 0, 0], confidence=np.float32([0.8, 0.8, 1, 1])
+            )
+        ]
+    )
+    assert calibration_error(samples) == pytest.approx((2 * 0.3 + 0) / 4, abs=1e-6)
+
+
+def test_effective_classes_and_collapse() -> None:
+    assert effective_classes(np.array([3, 3, 3])) == pytest.approx(1)
+    assert effective_classes(np.array([0, 1, 2, 3])) == pytest.approx(4)
+    labels = np.arange(10).repeat(5)
+    assert collapsed(Samples.of([outcome(label=labels, predicted=np.zeros(50, dtype=int))]))
+    assert not collapsed(Samples.of([outcome(label=labels)]))
+    # a stream of one class is not a collapse
+    assert not collapsed(Samples.of([outcome(label=np.zeros(50, dtype=int))]))
+
+
+def test_rows_per_domain_in_order_of_appearance() -> None:
+    outcomes = [
+        outcome(0, label=[0, 1], domain=[1, 1], seconds=1.0, pass_rate=0.5),
+        outcome(1, label=[0, 1], domain=[1, 1], predicted=[1, 1], seconds=3.0, pass_rate=1.0),
+        outcome(2, label=[0, 1, 1], domain=[0, 0, 0], seconds=2.0),
+    ]
+    rows = per_domain(outcomes, ["fog", "snow"])
+    assert [r["domain"] for r in rows] == ["snow", "fog"]
+    snow = rows[0]
+    assert (snow["images"], snow["accuracy"], snow["batches"]) == (4, 0.75, 2)
+    assert (snow["seconds_per_batch"], snow["pass_rate"]) == (2.0, 0.75)
+    assert rows[1]["pass_rate"] is None
+    total = overall(outcomes, rows)
+    assert total["mean_over_domains"] == pytest.approx((0.75 + 1) / 2)
+    assert total["accuracy"] == pytest.approx(6 / 7)
+    assert (total["seconds"], total["batches"]) == (6.0, 3)
+
+
+def test_overflow_is_a_dash_not_a_sentinel() -> None:
+    row = per_domain([outcome(label=[0, 1], nll=np.float32([math.inf, 1]))], ["fog"])[0]
+    assert row["nll"] is None
+
+
+def test_details_hold_what_figures_need() -> None:
+    found = details([outcome(label=[0, 1, 1], predicted=[0, 1, 0])], ["fog"], classes=3)
+    assert found["confusion"] == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+    assert found["domains"][0]["class_seen"] == [1, 2, 0]
+    assert found["domains"][0]["class_right"] == [1, 1, 0]
+    assert sum(found["domains"][0]["bin_count"]) == 3
+    assert found["batches"]["right"] == [2]
+    assert details([outcome(label=[0])], ["fog"], classes=1000)["confusion"] is None

@@ -1,0 +1,226 @@
+"""Records to rows, exports, and the commands that run and list."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fretta.errors import ConfigError, StoreError
+from fretta.records import Job, Place, Record, Run
+from fretta.results import by_method, export, mean_and_deviation, rows_of, select
+from fretta.store import Store
+
+
+def record(label: str, seed: int, accuracy: float | None, **tags: str) -> Record:
+    run = {"method": label.split()[0], "seed": seed}
+    done = accuracy is not None
+    return Record(
+        run=run,
+        key=f"{label}-{seed}".replace(" ", "-"),
+        status="done" if done else "failed",
+        tags={"suite": "s", "case": "c", "label": label, **tags},
+        rows=[{"domain": "fog", "accuracy": accuracy, "images": 10}] if done else [],
+        overall=(
+            {"mean_over_domains": accuracy, "accuracy": accuracy, "seconds_per_batch": 0.5}
+            if done
+            else {}
+        ),
+        provenance={"dirty": False},
+        error="" if done else "Traceback: no",
+    )
+
+
+RECORDS = [
+    record("tent", 0, 0.5),
+    record("tent", 1, 0.7),
+    record("g-fret", 0, 0.9),
+    record("g-fret", 1, None),
+    record("g-fret lam=1", 0, 0.8, tuning="oracle"),
+]
+
+
+def test_mean_and_deviation() -> None:
+    assert mean_and_deviation([0.5, 0.7]) == pytest.approx((0.6, 0.02**0.5))
+    assert mean_and_deviation([0.5]) == (0.5, None)
+
+
+def test_by_method() -> None:
+    rows = by_method(RECORDS)
+    assert [r["method"] for r in rows] == ["g-fret", "g-fret lam=1", "tent"]
+    tent = rows[-1]
+    assert (tent["seeds"], tent["failed"], tent["accuracy"]) == (2, 0, pytest.approx(0.6))
+    assert (rows[0]["seeds"], rows[0]["failed"]) == (1, 1)
+    assert rows[1]["tuning"] == "oracle"
+    only_failed = by_method([RECORDS[3]])[0]
+    assert only_failed["accuracy"] is None
+
+
+def test_select() -> None:
+    assert len(select(RECORDS, method="g-fret")) == 3
+    assert len(select(RECORDS, method="g-fret lam=1")) == 1
+    assert len(select(RECORDS, status="failed")) == 1
+    assert not select(RECORDS, suite="other")
+    with pytest.raises(ConfigError, match="level 'x' is unknown"):
+        rows_of(RECORDS, "x")
+
+
+def test_exports(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    rows = rows_of(RECORDS, "runs")
+    text = export(rows, "csv", None)
+    assert text is not None
+    read = list(csv.DictReader(io.StringIO(text)))
+    assert [r["accuracy"] for r in read] == ["0.5", "0.7", "0.9", "", "0.8"]  # a dash is empty
+    assert json.loads(export(rows, "json", None) or "") == rows
+    export(rows, "parquet", tmp_path / "deep" / "r.parquet")
+    assert parquet.read_table(tmp_path / "deep" / "r.parquet").to_pylist() == rows
+    with pytest.raises(ConfigError, match="--out"):
+        export(rows, "parquet", None)
+
+
+# ---- runs and records ----------------------------------------------------------------------------
+
+RUN = Run({"name": "digits"}, "d", {"spec": "m"}, "w", "tent", {"lr": 1e-3}, "continual", {}, 64, 0)
+
+
+def test_the_key_follows_everything_that_decides_the_number() -> None:
+    keys = {
+        RUN.key,
+        replace(RUN, seed=1).key,
+        replace(RUN, batch_size=32).key,
+        replace(RUN, weights_hash="other").key,
+        replace(RUN, data_hash="other").key,
+        replace(RUN, hyperparameters={"lr": 2e-3}).key,
+        replace(RUN, adapter={"steps": 2}).key,
+        replace(RUN, order="mixed").key,
+    }
+    assert len(keys) == 8
+    job = Job(RUN, Place("here", "there"), {"suite": "s"})
+    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert job.run.key == replace(job, place=Place()).run.key  # where things are does not matter
+
+
+def test_damaged_records_are_detected(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(RECORDS[0], {"x": 1})
+    key = RECORDS[0].key
+    assert store.get(key) == RECORDS[0]
+    assert store.details(key) == {"x": 1}
+    path = tmp_path / "records" / f"{key}.json"
+    sound = path.read_text()
+    for damaged in (sound[: len(sound) // 2], "", sound.replace("0.5", "0.6"), "[]", "{}"):
+        path.write_text(damaged)
+        assert not store.done(key)
+        with pytest.raises(StoreError, match=r"damaged|not a record"):
+            store.get(key)
+        messages: list[str] = []
+        assert list(store.records(messages)) == []
+        assert len(messages) == 1
+    path.write_text(sound)
+    assert store.done(key)
+    (tmp_path / "records" / "other.json").write_text(sound)
+    with pytest.raises(StoreError, match="another run"):
+        store.get("other")
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write"):
+        Store(tmp_path / "file").check()
+
+
+# ---- as a user types it --------------------------------------------------------------------------
+
+
+def fretta(*arguments: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fretta.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={"COLUMNS": "120", "PATH": "", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_run_results_and_evaluate(tmp_path: Path) -> None:
+    first = fretta("run", "smoke", "--method", "source", "--method", "bn", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "2 runs in" in first.stdout
+    assert "[2/2] digits bn seed 0:" in first.stdout
+    again = fretta("run", "smoke", "--method", "bn", cwd=tmp_path)
+    assert "0 runs in" in again.stdout
+    assert "1 were there" in again.stdout
+    table = fretta("results", "--level", "domains", "--method", "bn", cwd=tmp_path).stdout
+    assert "gaussian_noise" in table
+    assert "fog" in table
+    rows = json.loads(fretta("results", "--format", "json", "--level", "runs", cwd=tmp_path).stdout)
+    assert {r["method"] for r in rows} == {"source", "bn"}
+    single = fretta(
+        *(
+            "evaluate",
+            "--model",
+            "digits",
+            "--data",
+            "digits",
+            "--method",
+            "tent",
+            "--set",
+            "lr=1e-2",
+        ),
+        *("--limit", 32, "--domain", "fog", "--batch-size", 16, "--store", "other"),
+        cwd=tmp_path,
+    )
+    assert single.returncode == 0, single.stderr
+    assert "tent" in single.stdout
+    stored = next(iter(Store(tmp_path / "other").records()))
+    assert stored.settings["lr"] == 1e-2
+    assert stored.overall["batches"] == 2
+    assert stored.provenance["torch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "nosuch"], "no suite 'nosuch'"),
+        (["run", "smoke", "--method", "tnet"], "no method 'tnet'"),
+        (["run", "cifar10c", "--method", "source"], "FRETTA_DATA"),
+        (["run", "smoke", "--jobs", "0"], "jobs=0"),
+        (["run", "smoke", "--store", "file"], "cannot write"),
+        (["results", "empty"], "no records in 'empty'"),
+        (["results", "--format", "xml"], "--format 'xml'"),
+        (
+            [
+                "evaluate",
+                "--model",
+                "digits",
+                "--data",
+                "digits",
+                "--method",
+                "tent",
+                "--set",
+                "lr",
+            ],
+            "NAME=VALUE",
+        ),
+        (
+            ["evaluate", "--model", "timm:resnet18", "--data", "digits", "--method", "bn"],
+            "mean, std, size",
+        ),
+    ],
+)
+def test_what_cannot_work_fails_at_once(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "file").write_text("")
+    out = fretta(*arguments, cwd=tmp_path)
+    assert out.returncode == 2
+    assert message in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr
+    assert not (tmp_path / "results").exists()
