@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint test-data clean
+.PHONY: demo test test-slow test-data lint clean
 
 demo: $(READY)  ## the main job on the embedded data
 	$(BIN)/fretta demo
 
-test: $(READY)  ## every test that needs no shared data
-	$(BIN)/python -m pytest -n auto --dist worksteal -q
+test: $(READY)  ## every quick test that needs no shared data
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow and not ray"
+
+test-slow: $(READY)  ## the long ones: kill -9, retraining, a local Ray cluster
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "(slow or ray) and not data"
 
 lint: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .
