@@ -201,7 +201,10 @@ def load_suite(name: str | os.PathLike[str]) -> Suite:
         raise SuiteError(
             f"no suite {text!r}: it is neither a file nor one of {', '.join(list_suites())}"
         )
-    return parse_suite(path.read_text(encoding="utf-8"), path.stem)
+    try:
+        return parse_suite(path.read_text(encoding="utf-8"), path.stem)
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"suite {text!r} is not TOML: it is not UTF-8 text") from error
 
 
 def parse_suite(content: str, name: str) -> Suite:

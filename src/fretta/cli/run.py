@@ -24,7 +24,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: cuda 
 
 
 def register(app: typer.Typer) -> None:
-    for command in (demo, run, evaluate, results):
+    for command in (demo, run, tune, evaluate, results):
         app.command()(command)
 
 
@@ -107,6 +107,62 @@ def demo(
         "Next: fretta run digits --seed 0 --seed 1 --seed 2 --jobs 2; fretta check timm:resnet18;"
         " README.md"
     )
+
+
+def tune(
+    suite: Annotated[str, typer.Argument(help="A suite of the package, or a TOML file.")],
+    method: Annotated[str, typer.Option(help="The method to tune.")],
+    rule: Annotated[
+        str,
+        typer.Option(help="What decides: oracle, first-domain, extra-corruptions or label-free."),
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=V,V instead of the paper's grids (several times)."),
+    ] = None,
+    product: Annotated[
+        bool, typer.Option("--product", help="Every combination; else one field after another.")
+    ] = False,
+    optuna: Annotated[int | None, typer.Option(help="Sample so many settings with Optuna.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the best settings as a suite fragment.")
+    ] = None,
+    store: Where = "results",
+    data: Root = None,
+    jobs: Jobs = 1,
+    seed: Annotated[list[int] | None, typer.Option(help="Seeds (several times).")] = None,
+    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    threads: Threads = None,
+    device: Device = None,
+) -> None:
+    """Choose hyper-parameters by an explicit rule. Trials are runs in the store: they resume."""
+    from ..execute import Options
+    from ..store import Store
+    from ..suite import load_suite
+    from ..tune import fragment, parse_grid, write_fragment
+    from ..tune import tune as search
+
+    result = search(
+        load_suite(suite).restricted(limit=limit),
+        method,
+        Store(store),
+        rule=rule,
+        grid=parse_grid(grid) if grid else None,
+        product=product,
+        optuna_trials=optuna,
+        root=data,
+        seeds=tuple(seed or [0]),
+        parallel=jobs,
+        options=Options(threads, device),
+        on_trial=lambda trial: say(
+            f"trial {trial.number}: {trial.text}: "
+            + ("failed" if trial.score is None else f"{trial.score:.4f}")
+        ),
+    )
+    say(f"\n{result.runs_done} runs done, {result.runs_found} were there. Best by {result.rule}:\n")
+    say(fragment(result))
+    if out is not None:
+        say(f"wrote {write_fragment(result, out)}")
 
 
 def evaluate(
