@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from .errors import StoreError
 
 FORMAT = 1
+_SEAL = b',"digest":"%s"}'
+_SEAL_LENGTH = len(_SEAL % (b"0" * 64))
 
 
 def canonical(value: Any) -> str:
@@ -41,6 +43,7 @@ class Run:
     seed: int
     adapter: dict[str, Any] = field(default_factory=dict)  # steps, episodic, predict
     source: dict[str, Any] | None = None  # data set of source images, for methods that need some
+    source_hash: str = ""  # its fingerprint
 
     @property
     def key(self) -> str:
@@ -102,19 +105,19 @@ class Record:
     provenance: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        body = {"format": FORMAT, **asdict(self)}
-        return {**body, "digest": digest(body)}
+    def to_bytes(self) -> bytes:
+        """The file: canonical JSON whose last entry is the digest of all before it."""
+        body = canonical({"format": FORMAT, **asdict(self)}).encode()
+        return body[:-1] + _SEAL % hashlib.sha256(body).hexdigest().encode()
 
     @classmethod
-    def from_json(cls, data: Any, where: str = "the record") -> Record:
+    def from_bytes(cls, content: bytes, where: str = "the record") -> Record:
         """Refuses what is not exactly what was written: half a file, an edited number."""
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise StoreError(f"{where} is not a record in format {FORMAT}")
-        body = {k: v for k, v in data.items() if k != "digest"}
-        if digest(body) != data.get("digest"):
+        body = content[:-_SEAL_LENGTH] + b"}"
+        if content != body[:-1] + _SEAL % hashlib.sha256(body).hexdigest().encode():
             raise StoreError(f"{where} is damaged: its content does not match its digest")
+        data = json.loads(body)
         names = {f.name for f in fields(cls)}
-        if body.keys() - {"format"} != names:
-            raise StoreError(f"{where} has other fields than a record of this version")
-        return cls(**{name: body[name] for name in names})
+        if data.get("format") != FORMAT or data.keys() - {"format"} != names:
+            raise StoreError(f"{where} is not a record in format {FORMAT}")
+        return cls(**{name: data[name] for name in names})

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,6 @@ from .provenance import PeakMemory, provenance
 from .records import Job, Outcome, Record, Run
 from .store import Store
 from .streams import Batch, Dataset, Preprocessing, Stream, make_stream, open_dataset
-
-SOURCE_SAMPLES = 2000  # source images offered to methods that need some
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
 
@@ -103,8 +102,9 @@ def open_adapter(
     method = build_method(run.method, settings)
     source = None
     if Need.SOURCE in REGISTRY[run.method].needs and run.source is not None:
+        # mixed: what is measured on them stops early and must have seen all source domains
         clean = make_stream(
-            open_data(run.source, job.place.root), limit=SOURCE_SAMPLES, batch_size=run.batch_size
+            open_data(run.source, job.place.root), "mixed", batch_size=run.batch_size
         )
         source = (preprocessing.apply(batch.x, device) for batch in clean)
     head = run.model.get("head")
@@ -226,7 +226,7 @@ class _Progress:
             adapter.load_state_dict(saved["adapter"])
             progress.outcomes = [_revived(o) for o in saved["outcomes"]]
             progress.nrs, progress.next = saved["nrs"], saved["next"]
-        except (StateError, RuntimeError, KeyError, EOFError, ValueError):
+        except (StateError, RuntimeError, KeyError, EOFError, ValueError, UnpicklingError):
             adapter.reset()  # a checkpoint that cannot be read costs its run, nothing else
             return cls()
         progress.resumed_at = progress.next

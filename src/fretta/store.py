@@ -133,10 +133,7 @@ class Store:
         if content is None:
             return None
         where = f"{self.where}/records/{key}.json"
-        try:
-            record = Record.from_json(json.loads(content), where)
-        except ValueError as error:
-            raise StoreError(f"{where} is damaged: {error}") from error
+        record = Record.from_bytes(content, where)
         if record.key != key:
             raise StoreError(f"{where} holds the record of another run, {record.key}")
         return record
@@ -152,7 +149,7 @@ class Store:
     def put(self, record: Record, details: dict[str, Any] | None = None) -> None:
         if details is not None:
             self._files.write(f"details/{record.key}.json", json.dumps(details).encode())
-        self._files.write(f"records/{record.key}.json", json.dumps(record.to_json()).encode())
+        self._files.write(f"records/{record.key}.json", record.to_bytes())
 
     def details(self, key: str) -> dict[str, Any] | None:
         content = self._files.read(f"details/{key}.json")

@@ -107,22 +107,26 @@ class Suite:
 
     def jobs(self, root: str | os.PathLike[str] | None = None) -> list[Job]:
         """All runs, with data and weights found and hashed. Raises before any work is done."""
-        jobs = [job for case in self.cases for job in self._jobs_of(case, root)]
+        opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
+        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened)]
         if not jobs:
             raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
         return jobs
 
-    def _jobs_of(self, case: Case, root: str | os.PathLike[str] | None) -> list[Job]:
+    def _jobs_of(
+        self, case: Case, root: str | os.PathLike[str] | None, opened: dict[str, Dataset]
+    ) -> list[Job]:
         where = f"suite {self.name!r}, case {case.name!r}"
         protocol = case.protocol
         order_options = {k: protocol[k] for k in ORDER_OPTIONS if k in protocol}
         place_root = None if root is None else os.fspath(root)
         try:
             model, weights, weights_hash = model_facts(case.model, place_root)
-            dataset = _opened(case.data, place_root)
+            dataset = _opened(case.data, place_root, opened)
             check_fit(dataset, model)
+            source_hash = ""
             if case.source is not None and any(_needs_source(m.name) for m in self.methods):
-                _opened(case.source, place_root)
+                source_hash = _opened(case.source, place_root, opened).fingerprint()
             make_stream(  # impossible batch sizes, unknown domains and orders show here
                 dataset,
                 protocol["order"],
@@ -153,6 +157,7 @@ class Suite:
                 seed=seed,
                 adapter=case.adapter,
                 source=case.source if needs_source else None,
+                source_hash=source_hash if needs_source else "",
             )
             tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
             jobs.append(Job(run, place, tags))
@@ -163,10 +168,13 @@ def _needs_source(method: str) -> bool:
     return Need.SOURCE in REGISTRY[method].needs
 
 
-def _opened(spec: dict[str, Any], root: str | None) -> Dataset:
+def _opened(spec: dict[str, Any], root: str | None, opened: dict[str, Dataset]) -> Dataset:
     if "name" not in spec:
         raise ConfigError(f"{spec} does not say which data set; give it a name")
-    return open_data(spec, root)
+    key = repr(sorted(spec.items()))
+    if key not in opened:
+        opened[key] = open_data(spec, root)
+    return opened[key]
 
 
 def _known(asked: Iterable[str], there: set[str], kind: str) -> None:

@@ -58,8 +58,10 @@ class Done:
 def make_plan(jobs: list[Job], store: Store, force: bool = False) -> Plan:
     """Skip what the store has; failed and damaged records are done again."""
     plan = Plan()
-    unique = {job.run.key: job for job in reversed(jobs)}  # the first of equal runs wins
-    for key, job in reversed(unique.items()):
+    unique: dict[str, Job] = {}
+    for job in jobs:
+        unique.setdefault(job.run.key, job)  # the first of equal runs wins
+    for key, job in unique.items():
         (plan.there if not force and store.done(key) else plan.todo).append(job)
     return plan
 

@@ -7,11 +7,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from ..errors import StoreError
 from ..records import Job, Record
 from ..store import Store
 from .local import cores, run_one
@@ -44,7 +46,8 @@ def run_in_processes(
                 if worker.job is None and waiting:
                     worker.job = waiting.popleft()
                     attempts[worker.job.run.key] += 1
-                    worker.pipe.send(worker.job.to_json())
+                    with suppress(OSError):  # gone: the end of its pipe is read below
+                        worker.pipe.send(worker.job.to_json())
             for worker in _ready(pool):
                 job = worker.job
                 try:
@@ -97,6 +100,11 @@ def _start(store: Store, options: Options) -> _Worker:
 
 def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
     record = store.get(job.run.key) if message["kind"] == "ended" else None
+    if message["kind"] == "ended" and record is None:
+        raise StoreError(
+            f"the record that a worker wrote is not in the store {store.where!r}; give a folder or"
+            " a URL that all processes share"
+        )
     return Event(job, message["kind"], message["done"], message["total"], record)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 import uuid
 import warnings
@@ -85,11 +86,15 @@ def _join(ray: Any, address: str, threads: int) -> None:
         ray.init(address="local", num_cpus=places, include_dashboard=False, **quiet)
         return
     try:
+        if address != "auto":  # Ray itself would try for more than a minute
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"no Ray cluster answers at {address!r} ({error}); start one with `ray start --head`,"
-            " or use `local` for one on this machine"
+            f"cannot join a Ray cluster at {address!r} ({error}); start one with `ray start --head`"
+            " (and give its token to this process, if it asks for one), or use `local` for one on"
+            " this machine"
         ) from error
 
 

@@ -22,10 +22,14 @@ def fragment(result: Result) -> str:
         f"{result.title}, tuned on the suite {result.suite!r}",
         f"rule: {result.rule.claim}",
         *(f"judged on {words}" for words in result.judged_on),
-        f"score: {result.score:.4f} ({result.rule.measure}); before tuning: {untuned}"
-        f" ({before.text})",
-        f"trials: {len(result.trials)} ({result.search} over {', '.join(result.space)};"
-        f" seeds {seeds}), {len(result.failed)} failed, {collapsed} collapsed",
+        (
+            f"score: {result.score:.4f} ({result.rule.measure}); before tuning: {untuned}"
+            f" ({before.text})"
+        ),
+        (
+            f"trials: {len(result.trials)} ({result.search} over {', '.join(result.space)};"
+            f" seeds {seeds}), {len(result.failed)} failed, {collapsed} collapsed"
+        ),
     ]
     if best.collapsed:
         notes.append("the chosen trial collapsed in some domain: nothing that was tried is good")

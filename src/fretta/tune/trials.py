@@ -131,11 +131,13 @@ def marked(trials: Sequence[Trial], rule: Rule) -> tuple[Trial, ...]:
     known = [t.predicted_classes for t in trials if not t.failed]
     most = [max(column) for column in zip(*known, strict=True)]
     return tuple(
-        replace(
-            t,
-            collapsed=any(e < 0.3 * m for e, m in zip(t.predicted_classes, most, strict=True)),
+        (
+            replace(
+                t,
+                collapsed=any(e < 0.3 * m for e, m in zip(t.predicted_classes, most, strict=True)),
+            )
+            if not t.failed
+            else t
         )
-        if not t.failed
-        else t
         for t in trials
     )

@@ -31,10 +31,14 @@ class Rule(StrEnum):
         """What a number found this way may be called."""
         return {
             Rule.ORACLE: "oracle: chosen with target labels",
-            Rule.FIRST_DOMAIN: "first-domain: chosen with the labels of the first domain only"
-            " (its own number saw them)",
-            Rule.EXTRA_CORRUPTIONS: "extra-corruptions: chosen with labels under four held-out"
-            " corruptions, none of them evaluated",
+            Rule.FIRST_DOMAIN: (
+                "first-domain: chosen with the labels of the first domain only"
+                " (its own number saw them)"
+            ),
+            Rule.EXTRA_CORRUPTIONS: (
+                "extra-corruptions: chosen with labels under four held-out"
+                " corruptions, none of them evaluated"
+            ),
             Rule.LABEL_FREE: "label-free: chosen without any label",
         }[self]
 

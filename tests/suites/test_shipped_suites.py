@@ -1,0 +1,195 @@
+"""The suites in the package: they parse, expand to the right runs, and run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fretta.cli import app
+from fretta.execute import Options, run_jobs
+from fretta.methods import REGISTRY
+from fretta.store import Store
+from fretta.suite import Suite, list_suites, load_suite
+from fretta.train import TrainConfig
+
+PAPER = ["source", "bn", "tent", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret"]
+RELEASED = {f"{name} (released)" for name in ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")}
+
+# cases, methods, seeds
+SIZES = {
+    "ablation": (4, 12, 5),
+    "cifar10c": (1, 16, 5),
+    "cifar10c-shared": (1, 11, 1),
+    "cifar100c": (1, 16, 5),
+    "cifar100c-lt": (3, 16, 5),
+    "digits": (1, 11, 1),
+    "domainnet": (18, 16, 5),
+    "efficiency": (3, 10, 1),
+    "imagenetc": (3, 16, 5),
+    "officehome": (8, 16, 5),
+    "pacs": (8, 16, 5),
+    "pacs-shared": (1, 11, 1),
+    "sensitivity": (1, 1 + 9 * 12 + 9 * 6, 5),
+    "smoke": (1, 4, 1),
+    "vlcs": (12, 16, 5),
+}
+TABLES = ["cifar10c", "cifar100c", "cifar100c-lt", "domainnet", "imagenetc", "officehome", "pacs"]
+TABLES += ["vlcs"]
+ONE = Options(threads=1)  # tests run in parallel processes
+SHARED = ["cifar10c-shared", "pacs-shared"]
+
+
+def comment_of(suite: str) -> str:
+    text = (resources.files("fretta") / "suites" / f"{suite}.toml").read_text(encoding="utf-8")
+    return "\n".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+
+
+def test_every_suite_is_listed_here() -> None:
+    assert list_suites() == sorted(SIZES)
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_suites_parse(name: str) -> None:
+    suite = load_suite(name)
+    cases, methods, seeds = SIZES[name]
+    assert (len(suite.cases), len(suite.methods)) == (cases, methods)
+    assert all(len(case.protocol["seeds"]) == seeds for case in suite.cases)
+    assert suite.title
+    assert suite.about
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_follow_the_protocol_of_the_paper(name: str) -> None:
+    suite = load_suite(name)
+    titles = [m.title for m in suite.methods]
+    assert titles[:10] == PAPER
+    assert set(titles[10:]) == RELEASED
+    released = [m for m in suite.methods if m.title in RELEASED]
+    assert all(m.hyperparameters["variant"] == "released" for m in released)
+    for case in suite.cases:
+        assert case.protocol["seeds"] == [0, 1, 2, 3, 4]
+        assert case.protocol["batch_size"] == 128
+        assert case.protocol["order"] == ("independent" if name == "imagenetc" else "continual")
+        assert case.source is not None  # for eata
+        if "domains" in case.data:  # never adapted on what it was trained on
+            assert not set(case.data["domains"]) & set(case.source["domains"])
+
+
+def test_ablation_has_the_rows_of_the_table() -> None:
+    parts = ("l_r_a", "l_r_r", "l_p_a", "l_p_r")
+    on = {
+        m.title: tuple(p for p in parts if m.hyperparameters.get(p, True))
+        for m in load_suite("ablation").methods
+        if m.name == "g-fret"
+    }
+    assert on["L_R(A)"] == ("l_r_a",)
+    assert on["L_P(R)"] == ("l_p_r",)
+    assert on["without_L_R(R)"] == ("l_r_a", "l_p_a", "l_p_r")
+    assert on["L_R(A)+L_P(A)"] == ("l_r_a", "l_p_a")
+    assert on["L_R(R)+L_P(R)"] == ("l_r_r", "l_p_r")
+    assert on["all"] == parts
+    assert len(set(on.values())) == len(on) == 11
+
+
+def test_sensitivity_covers_the_grids() -> None:
+    entries = [m.hyperparameters for m in load_suite("sensitivity").methods if m.name == "g-fret"]
+    assert {e["lam"] for e in entries if "lam" in e} == {10.0**n for n in range(-6, 3)}
+    assert {e["k1"] for e in entries if "k1" in e} == {1, 5, 10, 15, 20, 50, 100, 200, 300}
+    assert {e["k2"] for e in entries if "k2" in e} == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
+    assert min(e["lr"] for e in entries if "lr" in e) == 1e-7
+    assert max(e["lr"] for e in entries if "lr" in e) == 5e-2
+
+
+def expand(suite: Suite, root: Path, small_world: Any) -> list[Any]:
+    small_world(root, suite.cases)
+    return suite.jobs(root)
+
+
+@pytest.mark.parametrize("name", sorted(set(SIZES) - set(SHARED)))
+def test_suites_expand(name: str, tmp_path: Path, small_world: Any) -> None:
+    """Data and weights of the right names are found; every run is another one."""
+    jobs = expand(load_suite(name), tmp_path, small_world)
+    cases, methods, seeds = SIZES[name]
+    assert len(jobs) == cases * methods * seeds
+    assert len({job.run.key for job in jobs}) == len(jobs)
+    for job in jobs:
+        assert job.tags["suite"] == name
+        assert (job.run.source is not None) == (job.run.method == "eata")
+
+
+@pytest.mark.parametrize("name", ["vlcs", "cifar10c"])
+def test_suites_run(name: str, tmp_path: Path, small_world: Any) -> None:
+    suite = load_suite(name).restricted(methods=["source", "eata (released)", "g-fret"], seeds=[0])
+    suite = suite.restricted(cases=[suite.cases[0].name])
+    jobs = expand(suite, tmp_path, small_world)
+    with pytest.warns(UserWarning, match="eata"):  # its filters cannot work on few classes
+        done = run_jobs(jobs, Store(tmp_path / "store"), options=ONE)
+    assert [record.error for record in done.failed] == []
+    assert [r.tags["label"] for r in done.records] == [m.title for m in suite.methods]
+
+
+@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity"])
+def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> None:
+    """They parse, and write what the suite looks for."""
+    made: list[TrainConfig] = []
+
+    class Made:
+        accuracy: dict[str, float] = {}  # noqa: RUF012
+
+    def train_source(config: TrainConfig, **options: Any) -> Made:
+        made.append(config)
+        return Made()
+
+    monkeypatch.setattr("fretta.train.train_source", train_source)
+    text = comment_of(name).replace("\\\n", " ")
+    commands = re.findall(r"^ +fretta (train .*)$", text, re.M)
+    for command in commands:
+        result = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    suite = load_suite(name)
+    wanted = {c.model["source"] for c in suite.cases if "source" in c.model}
+    assert {str(config.out) for config in made} <= wanted
+    for config in made:
+        case = next(c for c in suite.cases if c.model["source"] == str(config.out))
+        assert config.resolved().size == case.data["size"]
+        assert config.target is None or [config.target] == case.data["domains"]
+    assert made or name == "imagenetc"  # whose weights come from torchvision
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_cifar10_shared(shared: Path, tmp_path: Path) -> None:
+    """The first two corruptions, 128 images of each."""
+    suite = load_suite("cifar10c-shared")
+    assert {m.name for m in suite.methods} == set(REGISTRY)
+    assert len(suite.jobs(shared / "data")) == 11
+    suite = suite.restricted(methods=["source", "bn", "tent", "g-fret"], limit=128)
+    suite.cases[0].protocol["domains"] = ["gaussian_noise", "shot_noise"]
+    done = run_jobs(suite.jobs(shared / "data"), Store(tmp_path), options=ONE)
+    assert not done.failed
+    assert all([row["images"] for row in r.rows] == [128, 128] for r in done.records)
+    accuracy = {r.run["method"]: r.overall["mean_over_domains"] for r in done.records}
+    assert accuracy["bn"] > accuracy["source"] + 0.1
+    assert accuracy["g-fret"] > accuracy["source"]
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_pacs_shared(shared: Path, tmp_path: Path) -> None:
+    suite = load_suite("pacs-shared")
+    assert {m.name for m in suite.methods} == set(REGISTRY)
+    assert len(suite.jobs(shared / "data")) == 11
+    done = run_jobs(
+        suite.restricted(methods=["source"], limit=64).jobs(shared / "data"),
+        Store(tmp_path),
+        options=ONE,
+    )
+    assert not done.failed
+    assert [row["images"] for row in done.records[0].rows] == [64]
+    assert done.records[0].overall["accuracy"] > 0.6  # 75 % on all 2,048
