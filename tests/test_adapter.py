@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fretta
-from fretta.errors import StateError
+from fretta.errors import FrettaWarning, ModelError, NeedError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR
 from fretta.parts.filters import published_margin
@@ -327,5 +327,142 @@ def test_float64_and_wrapped_models() -> None:
     model = nn.DataParallel(build("resnet-like"))
     adapter = fretta.adapt(model, "g-fret")
     adapter(X)
-    assert adapter.model.head_name == "module.fc"
+    assert adapter.model.head_name == "fc"  # unwrapped: hooks must see the whole batch
     assert fretta.adapt(build("resnet-like").double(), "g-fret")(X.double()).dtype == torch.float64
+
+
+# ---- things models do ----------------------------------------------------------------------------
+
+
+class Wrap(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = build("resnet-like")
+
+
+def test_a_model_that_changes_its_input_in_place() -> None:
+    class InPlace(Wrap):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x.sub_(0.5).div_(0.25))
+
+    model = InPlace()
+    for key in ("source", "g-fret", "sar", "tea"):
+        values = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
+        adapter = fretta.adapt(model, key, steps=2, predict="before", **values)
+        x = X.clone()
+        out = adapter(x)
+        assert torch.equal(x, X), "the caller's batch was changed"
+        if key == "source":
+            assert torch.equal(out, model(X.clone()))
+
+
+def test_buffers_that_move_are_reset_and_saved() -> None:
+    class Counting(Wrap):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += 1
+            return self.net(x) + self.seen
+
+    a, b = fretta.adapt(Counting(), "tent"), fretta.adapt(Counting(), "tent")
+    first = [a(x) for x in (X, Y)]
+    state = a.state_dict()
+    third = a(X)
+    a.reset()
+    assert all(torch.equal(a(x), out) for x, out in zip((X, Y), first, strict=True))
+    b.load_state_dict(state)
+    assert torch.equal(b(X), third)
+
+
+def test_spectral_norm_in_train_mode_is_reset() -> None:
+    model = build("resnet-like")
+    model.fc = nn.utils.parametrizations.spectral_norm(model.fc)
+    adapter = fretta.adapt(model, "tsd", variant="released", lr=1e-2)
+    first = [adapter(x) for x in (X, Y)]
+    adapter.reset()
+    assert all(torch.equal(adapter(x), out) for x, out in zip((X, Y), first, strict=True))
+
+
+def test_shared_norm_parameters_learn_once() -> None:
+    model = build("resnet-like")
+    model.layer1[0].bn2.weight = model.layer1[0].bn1.weight
+    adapter = fretta.adapt(model, "tent")
+    adapter(X)
+    assert "layer1.0.bn1.weight" in adapter.adapted
+    assert "layer1.0.bn2.weight" not in adapter.adapted
+
+
+def test_norm_layers_that_are_not_used() -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.fc = nn.BatchNorm2d(3), nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x.mean((2, 3)))
+
+    with pytest.raises(ModelError, match="do not reach the output"):
+        fretta.adapt(Unused(), "tent")(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_and_half_precision_models_are_refused() -> None:
+    with pytest.raises(ModelError, match="scripted"):
+        fretta.adapt(torch.jit.script(nn.Sequential(nn.Linear(2, 2))), "tent")
+    half = fretta.adapt(build("resnet-like").half(), "tent")
+    with pytest.raises(NeedError, match=r"float16.*autocast"):
+        half(X.half())
+
+
+def test_outputs_that_are_probabilities_are_named() -> None:
+    class Soft(Wrap):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x).softmax(1)
+
+    with pytest.warns(FrettaWarning, match="probabilities, not logits"):
+        fretta.adapt(Soft(), "tent")(X)
+
+
+@pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
+    values = {"e_margin": 0.999} if key in ("sar", "eta") else {}
+    adapter = fretta.adapt(build("vit-like"), key, **values)
+    adapter(X)
+    huge = X.clone()
+    huge[0] *= 1e30
+    adapter(huge)
+    assert all(torch.isfinite(p).all() for p in adapter.model.parameters())
+    assert torch.isfinite(adapter(Y)).all()
+
+
+def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
+    a(X)
+    state = a.state_dict()
+    a(Y)
+    before = a.state_dict()
+    for spoil in ("descent", "bank"):
+        broken = copy.deepcopy(state)
+        del broken["running"][spoil]
+        with pytest.raises(StateError, match=spoil):
+            a.load_state_dict(broken)
+        assert same(a.state_dict(), before)
+    fresh = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
+    with pytest.raises(StateError):
+        fresh.load_state_dict(state)
+    assert not fresh.ready
+    fresh(X)
+
+
+def test_numpy_values_are_saved_as_plain_ones(tmp_path: Any) -> None:
+    import numpy as np
+
+    a = fretta.adapt(build("resnet-like"), "g-fret", mask=np.eye(16), lr=np.float64(1e-2))
+    a(X)
+    torch.save(a.state_dict(), tmp_path / "s.pt")
+    b = fretta.adapt(build("resnet-like"), "g-fret", mask=np.eye(16), lr=np.float64(1e-2))
+    b.load_state_dict(torch.load(tmp_path / "s.pt", weights_only=True))
+    assert torch.equal(a(Y), b(Y))

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import fretta
+from fretta.cli import with_ray_address
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -66,3 +67,15 @@ def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) ->
     assert out.stderr.startswith("error:")
     assert message in " ".join(out.stderr.split())
     assert "Traceback" not in out.stderr
+
+
+def test_ray_may_stand_without_an_address() -> None:
+    assert with_ray_address(["run", "smoke", "--ray"]) == ["run", "smoke", "--ray", "local"]
+    assert with_ray_address(["run", "--ray", "--force", "x"]) == [
+        "run",
+        "--ray",
+        "local",
+        "--force",
+        "x",
+    ]
+    assert with_ray_address(["run", "--ray", "auto", "x"]) == ["run", "--ray", "auto", "x"]

@@ -38,6 +38,7 @@ def torchvision_model(name: str) -> nn.Module:
         (lambda: build("hf-vit"), "classifier"),
         (lambda: timm_model("convnext_atto").eval(), "head.fc"),
         (lambda: timm_model("regnetx_002").eval(), "head.fc"),
+        (lambda: timm_model("resnetv2_50").eval(), "head.fc"),  # a 1×1 convolution
         (lambda: torchvision_model("resnet18"), "fc"),
         (lambda: torchvision_model("mobilenet_v3_small"), "classifier.3"),
         (lambda: torchvision_model("shufflenet_v2_x0_5"), "fc"),
@@ -48,6 +49,7 @@ def test_head_is_found(make: Any, head: str) -> None:
     with torch.no_grad():
         assert find_head(net, X) == head
         model = Classifier(net, head)
+        assert model.head_weight().shape[0] == CLASSES
         z, logits = model.features(X)
         torch.testing.assert_close(model.head(z), logits)
 

@@ -159,16 +159,19 @@ def test_unknown_head_lists_linear_layers() -> None:
         adapter(GOOD)
 
 
-def test_convolutional_head_is_refused_with_a_repair() -> None:
-    net = nn.Sequential(
-        nn.Conv2d(3, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Conv2d(4, 5, 1),
-        nn.Flatten(),
-    )
-    with pytest.raises(HeadError, match=r"shape \(6, 4, 1, 1\) enters the head '3'.*'tent'"):
-        fretta.adapt(net, "g-fret")(GOOD)
+def test_convolutional_heads() -> None:
+    """After pooling a 1×1 convolution is a linear layer; before it, it has no (N, d) embedding."""
+    body = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()]
+    pool = nn.AdaptiveAvgPool2d(1)
+    linear, conv = nn.Linear(4, 5), nn.Conv2d(4, 5, 1)
+    conv.weight.data, conv.bias.data = linear.weight.data[:, :, None, None], linear.bias.data
+    for key in ("g-fret", "s-fret", "tsd"):
+        as_conv = fretta.adapt(nn.Sequential(*body, pool, conv, nn.Flatten()), key)
+        as_linear = fretta.adapt(nn.Sequential(*body, pool, nn.Flatten(), linear), key)
+        for x in batches(6, 6):
+            torch.testing.assert_close(as_conv(x), as_linear(x), atol=1e-4, rtol=1e-4)
+    with pytest.raises(HeadError, match=r"shape \(2, 4, 30, 30\) enters the head '3'.*'tent'"):
+        fretta.adapt(nn.Sequential(*body, conv, pool, nn.Flatten()), "g-fret", head="3")(GOOD)
 
 
 def test_no_norm_layer() -> None:
@@ -223,6 +226,17 @@ def test_model_that_cannot_be_copied() -> None:
         ({"method": "tipi", "reference_batch": 0}, "reference_batch=0"),
         ({"method": "tea", "reinit": 2.0}, "reinit=2.0"),
         ({"method": "tent", "steps": 0}, "steps=0"),
+        ({"method": "tent", "steps": 1.5}, "steps=1.5"),
+        ({"method": "tent", "lr": "abc"}, "lr='abc' cannot work; a finite float"),
+        ({"method": "tent", "lr": None}, "lr=None"),
+        ({"method": "tent", "lr": float("inf")}, "lr=inf"),
+        ({"method": "g-fret", "k1": 2.5}, "k1=2.5 cannot work; a finite int"),
+        ({"method": "g-fret", "k1": True}, "k1=True"),
+        ({"method": "g-fret", "l_r_a": 1}, "l_r_a=1 cannot work; a finite bool"),
+        ({"method": "g-fret", "lam": float("nan")}, "lam=nan"),
+        ({"method": "sar", "rho": -1.0}, "rho=-1.0"),
+        ({"method": "tea", "sgld_std": -1.0}, "sgld_steps"),
+        ({"method": "tea", "seed": "x"}, "seed='x'"),
         ({"method": "tent", "predict": "now"}, "predict='now'"),
     ],
 )

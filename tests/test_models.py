@@ -39,7 +39,14 @@ def test_hugging_face_folder(tmp_path: Path) -> None:
     net.save_pretrained(tmp_path)
     model = fretta.models.load(f"hf:{tmp_path}")
     assert torch.equal(model(X).logits, net(X).logits)
+    with pytest.raises(WeightsError, match="num_classes=3"):
+        fretta.models.load(f"hf:{tmp_path}", num_classes=3)
     (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(WeightsError, match="has none"):
+        fretta.models.load(f"hf:{tmp_path}", pretrained=True)
+    torch.save(net.state_dict(), tmp_path / "pytorch_model.bin")
+    assert torch.equal(fretta.models.load(f"hf:{tmp_path}")(X).logits, net(X).logits)
+    (tmp_path / "pytorch_model.bin").unlink()
     assert fretta.models.load(f"hf:{tmp_path}", num_classes=3)(X).logits.shape == (2, 3)
     with pytest.raises(ConfigError, match=r"config\.json"):
         fretta.models.load(f"hf:{tmp_path / 'nowhere'}")

@@ -142,3 +142,10 @@ def test_one_sample_is_finite() -> None:
 def test_only_matrices(z: Tensor) -> None:
     with pytest.raises(InputError, match=r"\(B, d\)"):
         redundancy(z)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e20])
+def test_the_score_does_not_depend_on_the_scale(scale: float) -> None:
+    z = features("signed").float()
+    assert redundancy(z * scale, True).item() == pytest.approx(redundancy(z, True).item(), rel=1e-4)
+    assert redundancy(torch.rand(3, 1).expand(3, 40), normalized=True) <= 1

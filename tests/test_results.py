@@ -63,6 +63,24 @@ def test_by_method() -> None:
     assert only_failed["accuracy"] is None
 
 
+def test_only_runs_that_differ_in_the_seed_are_averaged() -> None:
+    def run(seed: int, **more: Any) -> Record:
+        made = record("tent", seed, 0.5)
+        made.run = {**made.run, "hyperparameters": {"lr": 1e-3}, "order_options": {}, **more}
+        return made
+
+    rows = by_method(
+        [
+            *(run(0), run(1)),
+            run(0, hyperparameters={"lr": 0.5}),
+            run(0, order_options={"limit": 64}),
+            run(0, weights_hash="other"),
+        ]
+    )
+    assert sorted(r["seeds"] for r in rows) == [1, 1, 1, 2]
+    assert {"lr=0.5", "lr=0.001 limit=64"} < {r["setting"] for r in rows}
+
+
 def test_select() -> None:
     assert len(select(RECORDS, method="g-fret")) == 3
     assert len(select(RECORDS, method="g-fret lam=1")) == 1
@@ -197,6 +215,23 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
         (["run", "smoke", "--store", "file"], "cannot write"),
         (["results", "empty"], "no records in 'empty'"),
         (["results", "--format", "xml"], "--format 'xml'"),
+        (["results", "--status", "zz"], "--status 'zz'"),
+        (["run", "smoke", "--seed", "-1"], "seeds"),
+        (["run", "smoke", "--device", "nosuch"], "device 'nosuch' cannot be used"),
+        (
+            [
+                "evaluate",
+                "--model",
+                "digits",
+                "--data",
+                "digits",
+                "--method",
+                "bn",
+                "--mean",
+                "1,2,3",
+            ],
+            "source= brings its own ['mean']",
+        ),
         (
             [
                 "evaluate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .checks import checked_batch, source_batches
-from .errors import ConfigError, ModelError, NeedError, StateError
+from .errors import ConfigError, FrettaError, FrettaWarning, ModelError, NeedError, StateError
 from .method import Method, Need, Timing
 from .parts.classifier import Classifier
 from .parts.features import captured, capturing
@@ -47,7 +48,11 @@ class Adapter:
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
-        if steps < 1:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise ModelError(
+                "a scripted module cannot be adapted: give the module it was made from"
+            )
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise ConfigError(f"steps={steps!r} cannot work; take at least 1 step per batch")
         if predict not in (None, "before", "after"):
             raise ConfigError(f"predict={predict!r} is unknown; choose 'before' or 'after'")
@@ -56,7 +61,9 @@ class Adapter:
         self.timing: Timing = predict or method.timing
         self.method = method
         self.classes: int | None = None
-        net = getattr(model, "_orig_mod", model)  # torch.compile hides hooks: adapt what it wraps
+        # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
+        net = getattr(model, "_orig_mod", model)
+        net = net.module if isinstance(net, nn.DataParallel) else net
         _check_needs(net, method, source)
         with torch.inference_mode(False):
             self.model = Classifier(net if inplace else _private_copy(net), head)
@@ -95,7 +102,7 @@ class Adapter:
             classes = self._prepare(x)
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
-            with capturing(self.model.head) as box:
+            with capturing(self.model.head_module) as box:
                 logits = self.method.forward(self.model, x)
         return captured(box, self.model.head_name), logits
 
@@ -117,11 +124,12 @@ class Adapter:
         """On the first batch: count the classes, find the head, configure and start the method."""
         if self.classes is not None:
             return self.classes
-        few = x[:2]  # enough to look at, and quick
         with torch.no_grad():
-            classes = self.model(few).shape[1]
+            logits = self.model(x)
+            classes = logits.shape[1]
             if Need.HEAD in self.method.needs:
-                self.model.locate_head(few, classes)
+                self.model.locate_head(x[:2], classes)
+        _caution_probabilities(logits)
         self._begin(classes)
         return classes
 
@@ -184,6 +192,7 @@ class Adapter:
         }
         if self.ready:
             state["adapted"] = copy_tensors(self.model.adapted)
+            state["buffers"] = self.model.moved_buffers()
             state["running"] = {k: capture(v) for k, v in _running_state(self.method).items()}
         return state
 
@@ -198,18 +207,34 @@ class Adapter:
             self.reset()
             return
         self._check_settings(state)
+        before = self.state_dict() if self.ready else None
+        method, head = self.method, self.model.head_name
+        try:
+            self._load(state)
+        except (FrettaError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if before is not None:
+                self._load(before)
+            else:
+                self.method, self.classes, self.model.head_name = method, None, head
+                self.model.freeze()
+            if isinstance(error, StateError):
+                raise
+            raise StateError(f"the state does not fit this adapter: {error}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         with torch.inference_mode(False):
             if not self.ready:
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
             put_back(self.model.adapted, state["adapted"])
+            self.model.load_buffers(state["buffers"])
             example = self.model.example()
             device = torch.device("cpu") if example is None else example.device
             for name, current in _running_state(self.method).items():
                 setattr(self.method, name, revive(current, state["running"][name], device))
 
     def _check_settings(self, state: dict[str, Any]) -> None:
-        ours = self.method.resolved(state["classes"]).hyperparameters()
+        ours = self.method.resolved(state["classes"], quiet=True).hyperparameters()
         theirs = state["hyperparameters"]
         different = {k: (theirs.get(k), v) for k, v in ours.items() if theirs.get(k) != v}
         if different:
@@ -221,6 +246,18 @@ def _running_state(method: Method) -> dict[str, Any]:
     """Whatever `fit` and `start` assigned: every attribute that is not a field."""
     fields = set(method.field_names())
     return {name: value for name, value in vars(method).items() if name not in fields}
+
+
+def _caution_probabilities(logits: Tensor) -> None:
+    """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
+    sums = logits.sum(1)
+    if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        warnings.warn(
+            "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
+            " will take a softmax of it again",
+            FrettaWarning,
+            stacklevel=4,
+        )
 
 
 def _private_copy(net: nn.Module) -> nn.Module:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
+import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+import numpy
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .errors import ConfigError
+from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
 from .parts.optim import Optim, OptimizerName
 
@@ -63,6 +67,8 @@ class Method:
 
     def check(self) -> None:
         """Raise ConfigError on values that cannot work. Fields may still be None."""
+        for field in dataclasses.fields(self):
+            _check_type(self.key, field, getattr(self, field.name))
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
@@ -100,7 +106,7 @@ class Method:
     def hyperparameters(self) -> dict[str, Any]:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
         values = {name: getattr(self, name) for name in self.field_names()}
-        return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
+        return {k: _plain(v) for k, v in values.items()}
 
     @property
     def pass_rate(self) -> float | None:
@@ -108,13 +114,15 @@ class Method:
         kept = getattr(self, "kept", None)
         return None if kept is None else float(kept.float().mean())
 
-    def resolved(self, classes: int) -> Method:
+    def resolved(self, classes: int, quiet: bool = False) -> Method:
         """A fresh copy without running state, with every open field filled and checked."""
         implied = self.implied(classes)
         values = {name: getattr(self, name) for name in self.field_names()}
+        values = {k: v.item() if isinstance(v, numpy.generic) else v for k, v in values.items()}
         copy = type(self)(**{k: implied.get(k) if v is None else v for k, v in values.items()})
         copy.check()
-        copy.caution(classes)
+        if not quiet:
+            copy.caution(classes)
         return copy
 
 
@@ -136,4 +144,38 @@ class GradientMethod(Method):
         return Optim(self.optimizer, self.lr, self.momentum)
 
     def new_optimizer(self, model: Classifier) -> Optimizer:
+        if any(p.dtype is torch.float16 for p in model.parameters()):
+            # Adam's ε of 1e-8 is 0 in half precision, and the first step divides by it
+            raise NeedError(
+                f"{self.key} cannot adapt float16 parameters; give the model in float32 and call"
+                " the adapter under torch.autocast, or use bfloat16"
+            )
         return self._optim().build(model.parameters())
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "float": (numbers.Real,),
+    "int": (numbers.Integral,),
+    "bool": (bool,),
+    "str": (str,),
+    "OptimizerName": (str,),
+}
+
+
+def _check_type(key: str, field: dataclasses.Field[Any], value: Any) -> None:
+    """Plain fields hold plain, finite values; None only where None is the default."""
+    kinds = _KINDS.get(str(field.type))
+    if kinds is None or (value is None and field.default is None):
+        return
+    wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
+    if wrong or (isinstance(value, float) and not math.isfinite(value)):
+        raise ConfigError(
+            f"{key}: {field.name}={value!r} cannot work; a finite {field.type} is expected"
+        )
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready: arrays and tuples become lists, numpy numbers become numbers."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError, MissingExtraError
-from .records import Record
+from .records import Record, digest
 
 FORMATS = ("table", "csv", "json", "parquet")
 LEVELS = ("methods", "runs", "domains")
@@ -45,6 +45,23 @@ def _identity(record: Record) -> dict[str, Any]:
     }
 
 
+def _setting(run: dict[str, Any]) -> str:
+    """What tells runs of one label apart: hyper-parameters, order, images, model."""
+    parts = {
+        **run.get("hyperparameters", {}),
+        **run.get("order_options", {}),
+        **run.get("adapter", {}),
+    }
+    text = " ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in parts.items())
+    order = run.get("order", "continual")
+    return " ".join(filter(None, ["" if order == "continual" else order, text]))
+
+
+def _group(record: Record) -> str:
+    """Everything that decides the number but the seed: only such runs may be averaged."""
+    return digest({k: v for k, v in record.run.items() if k != "seed"})
+
+
 def _flags(record: Record) -> dict[str, Any]:
     return {"tuning": record.tags.get("tuning"), "dirty": record.provenance.get("dirty")}
 
@@ -57,6 +74,7 @@ def by_run(records: Iterable[Record]) -> list[dict[str, Any]]:
         rows.append(
             {
                 **_identity(r),
+                "setting": _setting(r.run),
                 "seed": r.run["seed"],
                 "status": r.status,
                 "accuracy": done.get("mean_over_domains"),
@@ -95,11 +113,12 @@ def by_method(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One row per suite, case and method: mean and deviation over seeds, best first."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for r in records:
-        groups.setdefault((*_identity(r).values(), r.tags.get("tuning")), []).append(r)
+        groups.setdefault((*_identity(r).values(), _group(r)), []).append(r)
     rows = []
     for members in groups.values():
         done = [r for r in members if r.status == "done"]
-        row: dict[str, Any] = {**_identity(members[0]), "seeds": len(done)}
+        row: dict[str, Any] = {**_identity(members[0]), "setting": _setting(members[0].run)}
+        row["seeds"] = len(done)
         row["failed"] = len(members) - len(done)
         row["accuracy"], row["deviation"] = (
             mean_and_deviation([r.overall["mean_over_domains"] for r in done])

@@ -100,6 +100,7 @@ class Suite:
         changes: dict[str, Any] = {}
         if seeds is not None:
             changes["seeds"] = list(seeds)
+            check_seeds(changes["seeds"], f"suite {self.name!r}")
         if limit is not None:
             changes["limit"] = limit
         kept = tuple(replace(c, protocol={**c.protocol, **changes}) for c in kept)

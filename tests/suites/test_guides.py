@@ -78,7 +78,7 @@ def test_reproduce_without_data(tmp_path: Path, terminal: Any) -> None:
     said = execute(blocks("reproduce.md", "Without any data"), tmp_path, terminal)
     assert len(Store(tmp_path / "results").keys()) == 4 + 2 * 2
     header = (tmp_path / "accuracy.csv").read_text().splitlines()[0]
-    assert header.startswith("suite,case,method,seeds")
+    assert header.startswith("suite,case,method,setting,seeds")
     assert "4 runs, 4 were there already" in said[-1]
 
 

@@ -18,7 +18,17 @@ run.register(app)
 def main() -> None:
     """Entry point: errors that fretta raises on purpose end in one line, not in a traceback."""
     try:
-        app()
+        app(with_ray_address(sys.argv[1:]))
     except FrettaError as error:
         fail(str(error))
         sys.exit(2)
+
+
+def with_ray_address(arguments: list[str]) -> list[str]:
+    """`--ray` may stand without an address: a cluster is then started on this machine."""
+    result: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        result.append(argument)
+        if argument == "--ray" and following.startswith("-"):
+            result.append("local")
+    return result

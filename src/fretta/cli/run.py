@@ -35,7 +35,7 @@ def run(
     jobs: Jobs = 1,
     ray: Annotated[
         str | None,
-        typer.Option(help="Run on Ray: local (start one here), auto, or an address."),
+        typer.Option(help="Run on Ray: auto or an address; alone or local: start it here."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
     method: Annotated[
@@ -195,6 +195,9 @@ def evaluate(
     size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
     mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
     std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Data set of source images, for methods that need some.")
+    ] = None,
     store: Where = "results",
     jobs: Jobs = 1,
     force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
@@ -216,6 +219,7 @@ def evaluate(
             **({"limit": limit} if limit is not None else {}),
             **({"domains": domain} if domain else {}),
         },
+        source=_source(source, size),
     )
     base = Path(data) if Path(data).is_dir() and root is None else root
     _carry_out(suite.title, suite.jobs(base), store, jobs, None, force, Options(threads, device))
@@ -236,9 +240,10 @@ def _model(
     mean: str | None,
     std: str | None,
 ) -> dict[str, Any]:
-    if ":" not in model and weights is None:
-        return {"source": model}
-    found = {"spec": model, "weights": weights, "num_classes": num_classes, "size": size}
+    named = "spec" if ":" in model or weights is not None else "source"
+    found: dict[str, Any] = {named: model, "weights": weights, "num_classes": num_classes}
+    if named == "spec":
+        found["size"] = size  # a card knows its own
     colours = {"mean": mean and _numbers(mean), "std": std and _numbers(std)}
     return {k: v for k, v in {**found, **colours}.items() if v is not None}
 
@@ -250,6 +255,16 @@ def _data(name: str, corruption: str | None, severity: int, size: int | None) ->
     if size is not None:
         spec["size"] = size
     return spec
+
+
+def _source(name: str | None, size: int | None) -> dict[str, Any] | None:
+    from ..streams import dataset_options
+
+    if name is None:
+        return None
+    options = dataset_options(name)
+    training = {"split": "train"} if "split" in options else {}
+    return {"name": name, **training, **({"size": size} if size and "size" in options else {})}
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -284,6 +299,8 @@ def results(
 
     if form not in FORMATS:
         raise ConfigError(f"--format {form!r} is unknown; choose from {', '.join(FORMATS)}")
+    if status not in (None, "done", "failed"):
+        raise ConfigError(f"--status {status!r} is unknown; choose done or failed")
     damaged: list[str] = []
     records = select(Store(store).records(damaged), suite, case, method, status)
     if not records and not damaged:

@@ -57,6 +57,7 @@ def print_methods(records: Iterable[Record]) -> None:
 SHOWN = {
     "methods": (
         "method",
+        "setting",
         "seeds",
         "failed",
         "accuracy",
@@ -65,7 +66,17 @@ SHOWN = {
         "ece",
         "tuning",
     ),
-    "runs": ("method", "seed", "status", "accuracy", "accuracy_macro", "ece", "tuning", "key"),
+    "runs": (
+        "method",
+        "setting",
+        "seed",
+        "status",
+        "accuracy",
+        "accuracy_macro",
+        "ece",
+        "tuning",
+        "key",
+    ),
     "domains": ("method", "seed", "domain", "images", "accuracy", "ece", "nrs_before", "nrs_after"),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from ..errors import ConfigError
 from ..records import Job, Record
 from ..store import Store
@@ -30,6 +32,7 @@ def run_jobs(
     """
     if parallel < 1:
         raise ConfigError(f"jobs={parallel!r} cannot work; use at least 1 process")
+    _check_device((options or Options()).device)
     store.check()
     plan = make_plan(jobs, store, force)
     _adopt(plan.there, store)
@@ -67,3 +70,11 @@ def _adopt(jobs: list[Job], store: Store) -> None:
         if not job.tags.get("suite", "").endswith("/tune"):
             record.tags = {**job.tags, "tuning": record.tags.get("tuning", "")}
             store.put(record)
+
+
+def _check_device(name: str | None) -> None:
+    """A device that is not there is an error now, not a failure of every run."""
+    try:
+        torch.empty(0, device=name or "cpu")
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {name!r} cannot be used: {error}") from error

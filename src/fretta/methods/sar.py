@@ -13,13 +13,13 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import FrettaWarning
+from ..errors import ConfigError, FrettaWarning
 from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin
 from ..parts.losses import entropy, mean_of
 from ..parts.norm import norm_layers, without_last_block
-from ..parts.optim import OptimizerName, ascended
+from ..parts.optim import OptimizerName, ascended, descend
 
 
 @dataclass
@@ -43,6 +43,11 @@ class SAR(GradientMethod):
         if self.variant == "released":  # the ImageNet values for any number of classes
             return {"e_margin": 0.4 / share, "reset_threshold": 0.2}
         return {"e_margin": 0.4, "reset_threshold": 0.2 * share}
+
+    def check(self) -> None:
+        super().check()
+        if self.rho < 0:
+            raise ConfigError(f"sar: rho={self.rho!r} cannot work; give a radius >= 0")
 
     def caution(self, classes: int) -> None:
         caution_entropy_margin(self.key, self.e_margin)
@@ -75,16 +80,16 @@ class SAR(GradientMethod):
         self.kept = H.detach() < E0
         if not self.kept.any():
             return logits
-        with ascended(model.parameters(), mean_of(H, self.kept), self.rho):
+        with ascended(model.parameters(), mean_of(H, self.kept), self.rho) as put_back:
             second = entropy(model(x))
             kept = self.kept & (second.detach() < E0)  # filter again within the first selection
             if not kept.any():
                 return logits
             loss = mean_of(second, kept)
-            loss.backward()
-        self.descent.step()  # the gradient of the ascended point, taken from where we stood
-        self.descent.zero_grad()
-        self._recover(model, loss.detach())
+            # the gradient of the ascended point, taken from where we stood
+            moved = descend(self.descent, loss, before_step=put_back)
+        if moved:
+            self._recover(model, loss.detach())
         return logits
 
     def _recover(self, model: Classifier, loss: Tensor) -> None:

@@ -38,7 +38,11 @@ class TEA(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        if self.sgld_steps < 0 or self.buffer_size < 1 or not 0 <= self.reinit <= 1:
+        if (
+            min(self.sgld_steps, self.sgld_lr, self.sgld_std) < 0
+            or self.buffer_size < 1
+            or not 0 <= self.reinit <= 1
+        ):
             raise ConfigError(
                 f"tea: sgld_steps={self.sgld_steps!r}, buffer_size={self.buffer_size!r},"
                 f" reinit={self.reinit!r} cannot work; give sgld_steps >= 0, buffer_size >= 1 and"

@@ -86,8 +86,10 @@ class TIPI(GradientMethod):
 
     def _input_std(self, model: Classifier, x: Tensor) -> Tensor:
         std = self.std
-        if std is None:  # timm models carry their preprocessing
-            std = getattr(model.net, "pretrained_cfg", {}).get("std")
+        if std is None:  # a card, or the configuration of a timm model, knows the preprocessing
+            card = getattr(model.net, "fretta_card", None)
+            known = card.preprocessing if card else getattr(model.net, "pretrained_cfg", None)
+            std = (known or {}).get("std")
         if std is None:
             warnings.warn(
                 "tipi: std= is not given and the model does not carry its preprocessing: the input"
@@ -98,6 +100,8 @@ class TIPI(GradientMethod):
             )
             std = 1.0
         value = torch.as_tensor(std, dtype=x.dtype, device=x.device)
+        if not bool((value > 0).all()):
+            raise ConfigError(f"tipi: std={std!r} cannot work; give values above 0")
         if value.dim() == 0:
             return value
         if value.shape != x.shape[1:2]:

@@ -165,12 +165,22 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
     if num_classes is not None:
         config.num_labels = num_classes
     auto = transformers.AutoModelForImageClassification
-    has_weights = any(Path(folder).glob("*.safetensors"))
-    model: nn.Module = (
-        auto.from_pretrained(folder, config=config, local_files_only=True, use_safetensors=True)
-        if has_weights
-        else auto.from_config(config)
-    )
+    if any(Path(folder).glob("*.safetensors")):
+        try:
+            model: nn.Module = auto.from_pretrained(
+                folder, config=config, local_files_only=True, use_safetensors=True
+            )
+        except RuntimeError as error:
+            raise WeightsError(
+                f"the weights in hf:{folder} do not fit its config"
+                + (f" with num_classes={num_classes}" if num_classes is not None else "")
+            ) from error
+        return model
+    model = auto.from_config(config)
+    if (Path(folder) / "pytorch_model.bin").is_file():  # restricted to tensors, as any torch file
+        load_weights(model, Path(folder) / "pytorch_model.bin")
+    elif pretrained:
+        raise WeightsError(f"hf:{folder} was asked for pretrained weights, but the folder has none")
     return model
 
 

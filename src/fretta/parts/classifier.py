@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
-from .features import captured, capturing, check_linear, find_head, logits_of
+from .features import captured, capturing, check_linear, find_head, flat, logits_of
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -35,6 +35,8 @@ class Classifier:
         self.head_name = head
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
+        self._first_buffers: dict[str, Tensor] = {}
+        self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
         if head is not None:
             self._submodule(head)
@@ -51,11 +53,20 @@ class Classifier:
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits)."""
-        with capturing(self.head) as box:
+        with capturing(self.head_module) as box:
             logits = self(x)
         return captured(box, self.head_name), logits
 
     def _forward(self, x: Tensor) -> Tensor:
+        if self._writes_input is None:  # look once, on a copy, how the model treats its input
+            copy = x.clone()
+            version = copy._version
+            logits = self._run(copy)
+            self._writes_input = copy._version != version
+            return logits
+        return self._run(x.clone() if self._writes_input else x)
+
+    def _run(self, x: Tensor) -> Tensor:
         try:
             output = self.net(x)
         except torch.OutOfMemoryError:
@@ -77,20 +88,28 @@ class Classifier:
 
     # ---- the head ----------------------------------------------------------------------------
 
+    def head(self, z: Tensor) -> Tensor:
+        """Logits of (N, d) embeddings."""
+        module = self.head_module
+        logits: Tensor = (
+            module(z[:, :, None, None]).flatten(1) if isinstance(module, nn.Conv2d) else module(z)
+        )
+        return logits
+
     @property
-    def head(self) -> nn.Module:
+    def head_module(self) -> nn.Module:
         if self.head_name is None:
             raise HeadError("the head is not known yet: it is found on the first batch")
         return self._submodule(self.head_name)
 
     def head_weight(self) -> Tensor:
         """(C, d): one row per class."""
-        weight = self.head.weight
+        weight = self.head_module.weight
         if not isinstance(weight, Tensor):
             raise HeadError(
                 f"the head {self.head_name!r} has no weight; name a linear layer with head="
             )
-        return weight.detach()
+        return weight.detach().flatten(1)
 
     def _submodule(self, name: str) -> nn.Module:
         modules = dict(self.net.named_modules())
@@ -104,10 +123,11 @@ class Classifier:
     def locate_head(self, x: Tensor, classes: int) -> None:
         """Find the head unless it was named, and check that features enter it."""
         with torch.no_grad():
-            name = self.head_name or find_head(self.net, x)
+            name = self.head_name or find_head(self.net, x.clone())
             with capturing(self._submodule(name)) as box:
                 self(x)
-        check_linear(name, self._submodule(name), box.features, classes)
+        features = None if box.features is None else flat(box.features)
+        check_linear(name, self._submodule(name), features, classes)
         self.head_name = name
 
     # ---- what adapts -------------------------------------------------------------------------
@@ -120,8 +140,11 @@ class Classifier:
 
     def thaw(self, names: Iterable[str]) -> None:
         """Let these parameters, by qualified name, learn."""
-        parameters = dict(self.net.named_parameters())
-        self.adapted = {name: parameters[name] for name in names}
+        parameters = dict(self.net.named_parameters(remove_duplicate=False))
+        self.adapted = {}
+        for name in names:  # layers may share a parameter: it learns once
+            if not any(parameters[name] is other for other in self.adapted.values()):
+                self.adapted[name] = parameters[name]
         if not self.adapted:
             raise NeedError(
                 "nothing to adapt: the model has no normalisation layer with scale and shift; "
@@ -130,9 +153,9 @@ class Classifier:
         for parameter in self.adapted.values():
             parameter.requires_grad_(True)
         for layer in self.net.modules():
-            if isinstance(layer, nn.GroupNorm) and any(
-                p.requires_grad for p in layer.parameters(recurse=False)
-            ):
+            thawed = any(p.requires_grad for p in layer.parameters(recurse=False))
+            guarded = contiguous_when_frozen in layer._forward_pre_hooks.values()
+            if isinstance(layer, nn.GroupNorm) and thawed and not guarded:
                 layer.register_forward_pre_hook(contiguous_when_frozen)
 
     def thaw_norm(self, layers: dict[str, nn.Module] | None = None) -> None:
@@ -157,12 +180,31 @@ class Classifier:
         return list(self.adapted.values())
 
     def remember(self) -> None:
-        """Take today's values of the adapted tensors as the first day."""
+        """Take today's values of the adapted tensors, and of other buffers, as the first day."""
         self.origin = copy_tensors(self.adapted)
+        self._first_buffers = copy_tensors(self._buffers())
 
     def restore(self) -> None:
         """Back to the first day, bit for bit."""
         put_back(self.adapted, self.origin)
+        put_back(self._buffers(), self._first_buffers)
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """All buffers but the statistics of norm layers, which never move here.
+
+        A forward may move buffers that no method knows of: spectral norm in train mode, counters.
+        """
+        norms = tuple(f"{name}." for name in norm_layers(self.net))
+        return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
+
+    def moved_buffers(self) -> dict[str, Tensor]:
+        """The buffers that are not what they were on the first day."""
+        first = self._first_buffers
+        moved = {n: b for n, b in self._buffers().items() if not torch.equal(b, first[n])}
+        return copy_tensors(moved)
+
+    def load_buffers(self, moved: dict[str, Tensor]) -> None:
+        put_back(self._buffers(), {**self._first_buffers, **moved})
 
     # ---- small facts -------------------------------------------------------------------------
 

@@ -72,7 +72,18 @@ def captured(box: Capture, head: str | None) -> Tensor:
             f"the head {head!r} was not called with a tensor in this forward; the model takes"
             " another path for this input. Name the module that is always used: head='...'"
         )
-    return box.features
+    return flat(box.features)
+
+
+def flat(features: Tensor) -> Tensor:
+    """(N, d): a pooled (N, d, 1, 1) map, as it enters a 1×1 convolution, without its last axes."""
+    return features.flatten(1) if features.dim() == 4 and features.shape[2:] == (1, 1) else features
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    """Of its own, or hidden in the parametrisation of its own (weight norm)."""
+    own = any(True for _ in module.parameters(recurse=False))
+    return own or "parametrizations" in module._modules
 
 
 @dataclass
@@ -93,7 +104,7 @@ def find_head(net: nn.Module, x: Tensor) -> str:
     outputs: dict[str, Tensor] = {}
     with ExitStack() as stack:
         for name, module in net.named_modules():
-            if name and any(True for _ in module.parameters(recurse=False)):
+            if name and _has_parameters(module):
 
                 def record(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
                     if isinstance(output, Tensor):
@@ -149,6 +160,9 @@ def check_linear(name: str, head: nn.Module, features: Tensor | None, classes: i
             " needed. Name another module with head='...', or use a method that needs no features,"
             " e.g. 'tent'"
         )
+    pointwise = isinstance(head, nn.Conv2d) and head.kernel_size == (1, 1)
+    if pointwise and isinstance(weight, Tensor):
+        weight = weight.flatten(1)
     if not isinstance(weight, Tensor) or weight.shape != (classes, features.shape[1]):
         shape = tuple(weight.shape) if isinstance(weight, Tensor) else "none"
         raise HeadError(

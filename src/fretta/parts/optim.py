@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
-from ..errors import ConfigError
+from ..errors import ConfigError, FrettaWarning, ModelError
 
 OptimizerName = Literal["adam", "sgd"]
 
@@ -27,7 +29,7 @@ class Optim:
     def check(self) -> None:
         if self.name not in ("adam", "sgd"):
             raise ConfigError(f"optimizer={self.name!r} is unknown; choose 'adam' or 'sgd'")
-        if not self.lr >= 0:
+        if not (self.lr >= 0 and math.isfinite(self.lr)):
             raise ConfigError(f"lr={self.lr!r} cannot work; give a number >= 0")
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"momentum={self.momentum!r} cannot work; give a number in [0, 1)")
@@ -42,17 +44,46 @@ class Optim:
 
 def update(optimizer: Optimizer, loss: Tensor) -> None:
     """One step down the gradient of the loss."""
+    descend(optimizer, loss)
+
+
+def descend(
+    optimizer: Optimizer, loss: Tensor, before_step: Callable[[], None] | None = None
+) -> bool:
+    """Backward and step; nothing moves if a gradient is not finite. Whether it moved.
+
+    One NaN in a gradient would make every later prediction NaN: better to lose one update.
+    """
+    if not loss.requires_grad:
+        raise ModelError(
+            "the adapted parameters do not reach the output of the model in this forward; there is"
+            " nothing to learn: are its norm layers used?"
+        )
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    optimizer.step()
+    gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+    finite = bool(torch.stack(torch._foreach_norm(gradients)).sum().isfinite())
+    if before_step is not None:
+        before_step()
+    if finite:
+        optimizer.step()
+    else:
+        warnings.warn(
+            "an update was left out: its gradient is not finite (overflow in the model or the"
+            " loss)",
+            FrettaWarning,
+            stacklevel=4,
+        )
     optimizer.zero_grad(set_to_none=True)
+    return finite
 
 
 @contextmanager
-def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[None]:
+def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[Callable[[], None]]:
     """Inside, the parameters stand rho up the gradient: θ + ρ ∇L / ‖∇L‖ (SAM, Foret et al. 2021).
 
-    On the way out, also by an exception, they stand exactly where they stood before.
+    Yields what puts them back exactly where they stood; it is called on the way out, also by an
+    exception, unless it was called before.
     """
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     pairs = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
@@ -61,9 +92,17 @@ def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[Non
         norm = torch.stack([g.norm() for _, g in pairs]).norm()
         for p, g in pairs:
             p.add_(g * (rho / (norm + 1e-12)))
+    up = True
+
+    def put_back() -> None:
+        nonlocal up
+        if up:
+            up = False
+            with torch.no_grad():
+                for (p, _), saved in zip(pairs, before, strict=True):
+                    p.copy_(saved)
+
     try:
-        yield
+        yield put_back
     finally:
-        with torch.no_grad():
-            for (p, _), saved in zip(pairs, before, strict=True):
-                p.copy_(saved)
+        put_back()

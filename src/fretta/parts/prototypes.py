@@ -25,4 +25,5 @@ def bank_of_head(model: Classifier, k: int) -> SupportBank:
 
 def add_batch(bank: SupportBank, z: Tensor, logits: Tensor) -> None:
     """Offer embeddings with their predicted class and the entropy of that prediction."""
-    bank.add(z, logits.argmax(1), entropy(logits))
+    sound = z.isfinite().all(1)  # an overflowed embedding would spoil its class for good
+    bank.add(z, logits.argmax(1), entropy(logits).where(sound, torch.nan))

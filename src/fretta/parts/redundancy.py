@@ -35,11 +35,15 @@ def redundancy(z: Tensor, normalized: bool = False) -> Tensor:
         )
     d = z.shape[1]
     score = degrees(unit_columns(z)).sum()
-    return score / max(d * (d - 1), 1) if normalized else score
+    return (score / max(d * (d - 1), 1)).clamp(max=1) if normalized else score
 
 
 def unit_columns(z: Tensor) -> Tensor:
     """Z̃: every column divided by its L2 norm over the batch; zero columns stay zero."""
+    # Divide by the largest value first: squares of very large or small features leave the range
+    # of floats. Z̃ does not depend on the scale of a column, nor does its gradient.
+    largest = z.detach().abs().amax(0)
+    z = z / torch.where(largest > 0, largest, 1)
     return z * _inverse_sqrt(z.square().sum(0))
 
 

@@ -31,6 +31,9 @@ class ReplayBuffer:
     def draw(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """(row numbers, samples) for a batch like x; a share `reinit` of them is fresh noise."""
         rows = self._rows
+        if rows is not None and rows.samples.device != x.device:  # a state loaded from elsewhere
+            moved = (t.to(x.device) for t in (rows.samples, rows.stored, rows.low, rows.high))
+            rows = self._rows = _Rows(*moved)
         if rows is None or rows.samples.shape[1:] != x.shape[1:]:
             axes = [axis for axis in range(x.dim()) if axis != 1]
             low, high = x.amin(axes, keepdim=True), x.amax(axes, keepdim=True)

@@ -102,6 +102,9 @@ class Domain:
     constants: str | None = None  # "cifar" or "imagenet" to force one set of constants on it
     size: int | None = None  # resize to this many pixels after everything else
 
+    def __repr__(self) -> str:
+        return f"<Domain {self.name!r}: {len(self.rows)} images>"
+
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.rows):
             raise DataError(
