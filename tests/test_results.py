@@ -259,3 +259,20 @@ def test_what_cannot_work_fails_at_once(tmp_path: Path, arguments: list[str], me
     assert message in " ".join(out.stderr.split())
     assert "Traceback" not in out.stderr
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+def test_demo_shows_every_method(tmp_path: Path) -> None:
+    out = fretta("demo", cwd=tmp_path)
+    assert out.returncode == 0, out.stderr
+    words = out.stdout.split()
+    assert all(
+        name in words for name in ("source", "bn", "tent", "tea", "tipi", "s-fret", "g-fret")
+    )
+    assert "11 runs in" in out.stdout
+    accuracy = {
+        r.tags["label"]: r.overall["mean_over_domains"]
+        for r in Store(tmp_path / "demo-output").records()
+    }
+    assert len(accuracy) == 11
+    assert accuracy["bn"] > accuracy["source"] + 0.2  # the shift hurts, and adapting helps
