@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from fretta.streams.cifar import _batches
 
 torch.set_num_threads(1)  # tests run in parallel processes; one thread each
 
@@ -23,6 +26,18 @@ def shared() -> Path:
     if root is None or not (root / "golden").is_dir():
         pytest.skip("shared data absent: set FRETTA_DATA to the folder shared/data")
     return root
+
+
+@pytest.fixture(autouse=True)
+def _no_data_root(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Tests of small sets must not find real ones through the environment."""
+    if "data" not in request.keywords:
+        monkeypatch.delenv("FRETTA_DATA", raising=False)
+    _batches.cache_clear()
+    yield
+    _batches.cache_clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +11,9 @@ import pytest
 from PIL import Image
 
 from fretta.corruptions import CORRUPTIONS
-from fretta.streams.cifar import _batches
 from fretta.streams.known import CIFAR10_CLASSES, PACS_CLASSES
 
 Tree = Callable[[Path, Mapping[str, Mapping[str, int]]], Path]
-
-
-@pytest.fixture(autouse=True)
-def _no_data_root(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Tests of small sets must not find real ones through the environment."""
-    if "data" not in request.keywords:
-        monkeypatch.delenv("FRETTA_DATA", raising=False)
-    _batches.cache_clear()
-    yield
-    _batches.cache_clear()
 
 
 def write_image(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (24, 18)) -> None:

@@ -16,23 +16,9 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.methods import REGISTRY
-from fretta.streams.cifar import _batches
 from fretta.streams.datasets import OPENERS
 from fretta.streams.known import CIFAR_IMAGES, DOMAIN_SETS
 from fretta.suite import Case
-
-
-@pytest.fixture(autouse=True)
-def _no_data_root(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Tests of small sets must not find real ones through the environment."""
-    if "data" not in request.keywords:
-        monkeypatch.delenv("FRETTA_DATA", raising=False)
-    _batches.cache_clear()
-    yield
-    _batches.cache_clear()
-
 
 Maker = Callable[[Path, Sequence[Case]], None]
 
