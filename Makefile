@@ -4,16 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-data lint clean
+.PHONY: demo test test-slow test-browser test-data lint clean
 
 demo: $(READY)  ## the main job on the embedded data
 	$(BIN)/fretta demo
 
 test: $(READY)  ## every quick test that needs no shared data
-	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow and not ray"
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow and not ray and not browser"
 
 test-slow: $(READY)  ## the long ones: kill -9, retraining, a local Ray cluster
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "(slow or ray) and not data"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "(slow or ray) and not data and not browser"
+
+test-browser: $(READY)  ## the pages in headless Chromium
+	$(BIN)/python -m pytest -q -m browser
 
 lint: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .
