@@ -1,0 +1,1 @@
+"""Records to tables, figures and one HTML page. Reads a store and nothing else; no torch."""

@@ -1,0 +1,419 @@
+"""The page and the live view in headless Chromium, used as a reader would."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import HOSTILE, corruption_records, domain_records, fill, record
+
+from fretta.report.watch import Watched, serve
+from fretta.report.write import write_report
+
+pytestmark = pytest.mark.browser
+
+CHROME = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+DRIVER = shutil.which("chromedriver")
+if CHROME is None or DRIVER is None:
+    pytest.skip("no Chromium and chromedriver here: pages are NOT tested", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROME)
+    for argument in (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--window-size=1280,900"),
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Address of the report of an ordinary store, and of one full of traps."""
+    folder = tmp_path_factory.mktemp("pages")
+    ordinary = [
+        *corruption_records("digits", labels=("source", "bn", "tent", "g-fret")),
+        *domain_records(labels=("source", "tent", "g-fret"), backbones=("resnet18",)),
+        record(
+            "sar",
+            0,
+            suite="digits",
+            case="digits",
+            error="RuntimeError: out of ideas",
+            data={"name": "digits", "severity": 5},
+        ),
+    ]
+    traps = [
+        record(
+            label,
+            seed,
+            suite=HOSTILE,
+            case=HOSTILE,
+            method=method,
+            data={"name": HOSTILE},
+            accuracy={HOSTILE: 0.5 + seed / 50, "<img src=x onerror=alert(2)>": 0.4},
+        )
+        for label, method in ((HOSTILE, "tent"), ("source", "source"), ("日本 é", "bn"))
+        for seed in range(2)
+    ]
+    traps.append(record("z", 0, suite=HOSTILE, case=HOSTILE, error=f"RuntimeError: {HOSTILE}"))
+    found = {}
+    for name, records in (("ordinary", ordinary), ("traps", traps), ("empty", [])):
+        store = fill(folder / name, records, with_details=True)
+        found[name] = write_report(store, folder / f"{name}-out").page.as_uri()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _quiet(browser: Any) -> Iterator[None]:
+    """Every test ends without a complaint on the console; no policy was violated."""
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    browser.get_log("browser")
+    yield
+    assert browser.get_log("browser") == []
+
+
+def until(check: Callable[[], Any], seconds: float = 30.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+def js(browser: Any, code: str, *arguments: Any) -> Any:
+    return browser.execute_script(f"return {code}", *arguments)
+
+
+def labels(browser: Any, table: str) -> list[str]:
+    return list(
+        js(
+            browser,
+            """[...document.querySelectorAll(
+        `table[data-name="${arguments[0]}"] tr.row`)].filter((r) => !r.hidden)
+        .map((r) => r.querySelector(".name").textContent)""",
+            table,
+        )
+    )
+
+
+def press(browser: Any, *keys: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    actions = ActionChains(browser)
+    for key in keys:
+        actions.send_keys(key)
+    actions.perform()
+
+
+TABLE = "digits-digits-corruption"
+
+
+# ---- the page -----------------------------------------------------------------------------------
+
+
+def test_sort_by_click_and_by_keyboard(browser: Any, pages: dict[str, str]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(pages["ordinary"])
+    original = labels(browser, TABLE)
+    assert original == ["source", "bn", "tent", "sar", "g-fret"]
+    button = js(browser, f"""document.querySelectorAll('table[data-name="{TABLE}"] .sort')[3]""")
+    button.click()
+    head = "arguments[0].closest('th').getAttribute('aria-sort')"
+    assert js(browser, head, button) == "descending"
+    # The failed one has no number: it stays last, whichever way.
+    assert labels(browser, TABLE) == ["g-fret", "tent", "bn", "source", "sar"]
+    button.send_keys(Keys.ENTER)
+    assert js(browser, head, button) == "ascending"
+    assert labels(browser, TABLE) == ["source", "bn", "tent", "g-fret", "sar"]
+    button.send_keys(Keys.SPACE)
+    assert js(browser, head, button) is None
+    assert labels(browser, TABLE) == original
+
+
+def test_filter(browser: Any, pages: dict[str, str]) -> None:
+    browser.get(pages["ordinary"])
+    box = browser.find_element("id", "filter")
+    box.send_keys("TENT")
+    assert labels(browser, TABLE) == ["tent"]
+    assert " of " in browser.find_element("id", "count").text
+    box.clear()
+    box.send_keys("failed")
+    assert labels(browser, TABLE) == ["sar"]
+    nothing = js(browser, "document.querySelectorAll('.block.nothing').length")
+    assert nothing > 0
+    box.clear()
+    box.send_keys(" ")
+    assert len(labels(browser, TABLE)) == 5
+
+
+def test_toggle_a_method_in_a_figure(browser: Any, pages: dict[str, str]) -> None:
+    browser.get(pages["ordinary"])
+    figure = js(
+        browser,
+        "[...document.querySelectorAll('figure')].find((f) => "
+        "f.querySelectorAll('.toggle').length > 1 && f.querySelector('.series.s1'))",
+    )
+    assert figure is not None
+    hidden = (
+        "[...arguments[0].querySelectorAll('.drawing .series.s1')]"
+        ".every((e) => getComputedStyle(e).display === 'none')"
+    )
+    button = js(browser, "arguments[0].querySelectorAll('.toggle')[1]", figure)
+    assert not js(browser, hidden, figure)
+    button.click()
+    assert js(browser, hidden, figure)
+    assert button.get_attribute("aria-pressed") == "false"
+    others = (
+        "[...arguments[0].querySelectorAll('.drawing .series.s0')]"
+        ".some((e) => getComputedStyle(e).display !== 'none')"
+    )
+    assert js(browser, others, figure)
+    button.click()
+    assert not js(browser, hidden, figure)
+
+
+def test_values_on_hover(browser: Any, pages: dict[str, str]) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.get(pages["ordinary"])
+    point = js(browser, "document.querySelector('.drawing [data-label]')")
+    assert point is not None
+    js(browser, "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", point)
+    ActionChains(browser).move_to_element(point).perform()
+    tip = browser.find_element("id", "tip")
+    assert until(lambda: tip.is_displayed())
+    assert tip.text
+    ActionChains(browser).move_to_element(browser.find_element("css selector", "h1")).perform()
+    assert until(lambda: not tip.is_displayed())
+
+
+def test_the_runs_of_a_number_by_keyboard(browser: Any, pages: dict[str, str]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(pages["ordinary"])
+    cells = js(
+        browser,
+        f"""[...document.querySelectorAll('table[data-name="{TABLE}"] .cell')]
+        .map((c) => c.tabIndex)""",
+    )
+    assert sorted(set(cells)) == [-1, 0]
+    assert cells.count(0) == 1  # one stop for Tab; arrows do the rest
+    js(browser, f"""document.querySelector('table[data-name="{TABLE}"] .cell').focus()""")
+    press(browser, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    at = js(
+        browser,
+        "[document.activeElement.dataset.column, "
+        "document.activeElement.closest('tr').cells[0].textContent]",
+    )
+    assert at == ["8-15", "tent"]
+    press(browser, Keys.ENTER)
+    dialog = browser.find_element("id", "dialog")
+    assert until(lambda: dialog.is_displayed())
+    assert dialog.find_element("id", "dialog-title").text == "tent"
+    text = dialog.text
+    assert "3 runs" in text
+    assert "fretta run digits --case digits --method tent --store again" in text
+    assert "--seed 0 --seed 1 --seed 2" in text
+    assert "as committed" in text or "dirty" in text
+    assert js(browser, "document.querySelector('#dialog').contains(document.activeElement)")
+    press(browser, Keys.ESCAPE)
+    assert until(lambda: not dialog.is_displayed())
+    assert js(browser, "document.activeElement.dataset.column") == "8-15"
+
+
+def test_why_a_run_failed(browser: Any, pages: dict[str, str]) -> None:
+    browser.get(pages["ordinary"])
+    browser.find_element("css selector", ".problems button").click()
+    assert "RuntimeError: out of ideas" in browser.find_element("id", "dialog").text
+
+
+def test_the_numbers_of_the_paper(browser: Any, pages: dict[str, str]) -> None:
+    browser.get(pages["ordinary"])
+    button = browser.find_element("id", "paper")
+    number = browser.find_element("css selector", "td .paper")
+    assert not number.is_displayed()
+    button.click()
+    assert number.is_displayed()
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def contrast(browser: Any, selector: str) -> float:
+    """Of a text against the page, as WCAG computes it."""
+    return float(
+        js(
+            browser,
+            """(() => {
+      const part = (v) => (v /= 255, v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+      const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number);
+        return .2126 * part(r) + .7152 * part(g) + .0722 * part(b); };
+      const ink = light(getComputedStyle(document.querySelector(arguments[0])).color);
+      const page = light(getComputedStyle(document.body).backgroundColor);
+      return (Math.max(ink, page) + .05) / (Math.min(ink, page) + .05); })()""",
+            selector,
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(browser: Any, pages: dict[str, str], scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get(pages["ordinary"])
+    level = js(browser, "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0]")
+    assert (int(level) < 60) == (scheme == "dark")
+    for selector in ("body", ".summary", ".verdict", ".flag", ".card .muted", "a", ".cell small"):
+        assert contrast(browser, selector) >= 4.5, selector
+
+
+@pytest.mark.parametrize("name", ["ordinary", "traps", "empty"])
+@pytest.mark.parametrize("width", [360, 768])
+def test_narrow_screens(browser: Any, pages: dict[str, str], name: str, width: int) -> None:
+    size = {"width": width, "height": 740, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(pages[name])
+    root = "document.documentElement"
+    assert js(browser, f"{root}.scrollWidth <= {root}.clientWidth")
+    assert js(browser, "innerWidth") == width
+    if name == "ordinary":  # the table scrolls in its own box, and its names stay in sight
+        first = js(
+            browser,
+            """(() => { const s = document.querySelector(".wide").parentElement;
+            s.scrollLeft = 300; return [s.scrollLeft,
+            s.querySelector("tbody th").getBoundingClientRect().left]; })()""",
+        )
+        assert first[0] == 300
+        assert 0 <= first[1] < 60
+
+
+def test_print(browser: Any, pages: dict[str, str]) -> None:
+    import base64
+
+    browser.get(pages["ordinary"])
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert not browser.find_element("css selector", ".bar").is_displayed()
+    assert browser.find_element("css selector", ".card").is_displayed()
+    size = {"width": 1030, "height": 730, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # A4 on its side
+    widest = "Math.max(...[...document.querySelectorAll('table')].map((t) => t.offsetWidth))"
+    assert js(browser, widest) <= 1030  # paper does not scroll
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    assert base64.b64decode(printed["data"]).startswith(b"%PDF")
+
+
+def test_hostile_names_do_nothing(browser: Any, pages: dict[str, str]) -> None:
+    from selenium.common.exceptions import NoAlertPresentException
+
+    browser.get(pages["traps"])
+    assert HOSTILE in js(browser, "document.body.innerText")
+    browser.find_element("css selector", ".cell").click()
+    assert HOSTILE in browser.find_element("id", "dialog").text
+    with pytest.raises(NoAlertPresentException):
+        _ = browser.switch_to.alert
+    assert js(browser, "document.querySelectorAll('script').length") == 2
+    assert js(browser, "document.querySelectorAll('img').length") == 0
+
+
+def test_an_empty_store(browser: Any, pages: dict[str, str]) -> None:
+    browser.get(pages["empty"])
+    assert "fretta run smoke" in browser.find_element("id", "content").text
+
+
+def test_landmarks_and_names(browser: Any, pages: dict[str, str]) -> None:
+    """What a screen reader needs: a name for every control, a header for every number."""
+    browser.get(pages["ordinary"])
+    unnamed = js(
+        browser,
+        """[...document.querySelectorAll("button, input, [role=img], [role=group], table")]
+        .filter((e) => !(e.textContent.trim() || e.getAttribute("aria-label") || e.labels?.length))
+        .map((e) => e.outerHTML)""",
+    )
+    assert unnamed == []
+    assert js(browser, "document.querySelectorAll('main').length") == 1
+    assert js(
+        browser,
+        """[...document.querySelectorAll("table[data-name]")].every((t) =>
+        t.caption && [...t.querySelectorAll("thead th, tbody th")].every((h) => h.scope))""",
+    )
+    levels = js(
+        browser,
+        """[...document.querySelectorAll("h1, h2, h3")]
+        .filter((h) => !h.closest("dialog")).map((h) => Number(h.tagName[1]))""",
+    )
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    assert js(
+        browser,
+        """[...document.querySelectorAll("figure")].every((f) =>
+        f.querySelector("details table"))""",
+    )
+
+
+# ---- live ---------------------------------------------------------------------------------------
+
+
+def test_a_record_that_arrives_while_watching(browser: Any, tmp_path: Path) -> None:
+    store = fill(tmp_path, corruption_records("digits", labels=("source", "tent"), seeds=(0,)))
+    server = serve(Watched(store))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        browser.get(f"http://127.0.0.1:{server.server_address[1]}/")
+        until(lambda: "Watching" in browser.find_element("id", "status").text)
+        browser.find_element("id", "filter").send_keys("t")
+        js(browser, f"""document.querySelectorAll('table[data-name="{TABLE}"] .sort')[1].click()""")
+        js(
+            browser,
+            f"""document.querySelector('table[data-name="{TABLE}"]')
+            .scrollIntoView({{behavior: "instant"}})""",
+        )
+        assert labels(browser, TABLE) == ["tent"]
+        place = (
+            "document.querySelector('table[data-name=\"digits-digits-corruption\"]')"
+            ".getBoundingClientRect().top"
+        )
+        before = js(browser, place)
+        fill(tmp_path, corruption_records("digits", labels=("tea", "bn"), seeds=(0,)))
+        until(lambda: "tea" in labels(browser, TABLE))
+        # Filter, order and place are as the reader left them.
+        assert set(labels(browser, TABLE)) == {"tent", "tea"}
+        assert browser.find_element("id", "filter").get_attribute("value") == "t"
+        assert (
+            js(
+                browser,
+                f"""document.querySelector('table[data-name="{TABLE}"] [aria-sort]')
+            .cellIndex""",
+            )
+            == 1
+        )
+        assert js(browser, place) == pytest.approx(before, abs=3)
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "abc.pt").write_bytes(b"x")
+        until(lambda: "1 in flight" in browser.find_element("id", "status").text)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        browser.get("about:blank")
+        browser.get_log("browser")

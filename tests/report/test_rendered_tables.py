@@ -1,0 +1,220 @@
+"""Tables as files: golden Markdown, LaTeX, CSV and HTML, and names that mean harm.
+
+After a change that is meant, `FRETTA_GOLDEN=write pytest tests/report/test_rendered_tables.py`
+writes the files anew; read the difference before keeping it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from synthetic import HOSTILE, domain_records, record, shift_records
+
+from fretta.records import Record
+from fretta.report.payload import Payload
+from fretta.report.setups import setups_of
+from fretta.report.tables import Table, tables_of
+from fretta.report.tables.html import table_view
+from fretta.report.tables.latex import latex
+from fretta.report.tables.text import comma_separated, markdown
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def mixed() -> list[Record]:
+    """A best beyond noise, a tie, a second, a missing and a failed cell, flags, settings."""
+
+    def runs(
+        label: str, fog: list[float], snow: list[float] | None, **more: object
+    ) -> list[Record]:
+        return [
+            record(
+                label,
+                seed,
+                suite="own",
+                case="mine",
+                accuracy={"fog": f} | ({"snow": snow[seed]} if snow else {}),
+                **more,  # type: ignore[arg-type]
+            )
+            for seed, f in enumerate(fog)
+        ]
+
+    return [
+        *runs("source", [0.40, 0.41, 0.40], [0.30, 0.31, 0.32]),
+        *runs("tent", [0.60, 0.61, 0.605], [0.500, 0.52, 0.51], dirty=True),
+        *runs("tent", [0.70, 0.71, 0.705], [0.501, 0.515, 0.515], hyperparameters={"lr": 0.01}),
+        *runs("g-fret", [0.80, 0.81, 0.80], None, tuning="oracle"),
+        record("sar", 0, suite="own", case="mine", error="RuntimeError: no"),
+    ]
+
+
+def named(records: list[Record], ending: str) -> Table:
+    return next(t for t in tables_of(setups_of(records)) if t.name.endswith(ending))
+
+
+CASES = {
+    "own-accuracy": lambda: (named(mixed(), "accuracy"), mixed()),
+    "own-cost": lambda: (named(mixed(), "cost"), mixed()),
+    "pacs": lambda: (
+        named(domain_records(backbones=("resnet18",)), "accuracy"),
+        domain_records(backbones=("resnet18",)),
+    ),
+    "label-shift": lambda: (named(shift_records(), "label-shift"), shift_records()),
+}
+
+
+def html(table: Table, records: list[Record]) -> str:
+    """The table element of the page, without the rest."""
+    from fretta.report.data import ReportData
+    from fretta.report.page import render
+    from fretta.store import Store
+
+    page = render(ReportData(Store("results"), records), [table], [])
+    found = re.search(r"<table data-name=.*?</table>", page, re.S)
+    assert found
+    return re.sub(r"\n\s*\n+", "\n", found[0]) + "\n"
+
+
+@pytest.mark.parametrize("form", ["md", "tex", "csv", "html"])
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str, form: str) -> None:
+    table, records = CASES[name]()
+    if form == "html":
+        text = html(table, records)
+    else:
+        text = {"md": markdown, "tex": latex, "csv": comma_separated}[form](table)
+    path = GOLDEN / f"{name}.{form}"
+    if os.environ.get("FRETTA_GOLDEN") == "write":
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_mark_is_in_the_golden_files() -> None:
+    """The files would be worth little if they did not show what they are for."""
+    text = (GOLDEN / "own-accuracy.md").read_text(encoding="utf-8")
+    for sign in ("**", "†", "failed", "| – |", "tuned on target labels", "uncommitted code", "lr"):
+        assert sign in text, sign
+    paper = (GOLDEN / "pacs.tex").read_text(encoding="utf-8")
+    for sign in (r"\textbf{", r"\underline{", r"\pm", "paper & diff.", r"\toprule"):
+        assert sign in paper, sign
+
+
+def test_without_the_paper() -> None:
+    table = named(domain_records(backbones=("resnet18",)), "accuracy")
+    for render in (markdown, latex, comma_separated):
+        assert "paper" in render(table, True)
+        assert "paper" not in render(table, False)
+
+
+# ---- hostile names ----------------------------------------------------------------------------
+
+NAMES = [
+    HOSTILE,
+    "a|b",
+    "x_{1}^2 & 50% #1 $\\alpha$ ~",
+    "日本語 Ünïcödé",
+    "=cmd()|' /C calc'!A0",
+    "`x` *y*",
+]
+
+
+def odd(name: str) -> Table:
+    records = [
+        record(
+            label, s, suite=name, case=name, method=method, accuracy={name: 0.5 + s / 10, "b": 0.4}
+        )
+        for label, method in ((name, "tent"), ("source", "source"))
+        for s in range(2)
+    ]
+    return named(records, "accuracy")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_keeps_its_columns(name: str) -> None:
+    lines = [line for line in markdown(odd(name)).splitlines() if line.startswith("|")]
+    bars = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    assert bars == {6}  # method, two domains, average, gain
+    assert "<script" not in markdown(odd(name)).replace("\\<script", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latex_is_well_formed(name: str) -> None:
+    text = latex(odd(name))
+    check_latex(text)
+    if set(name) & set("_&%$#<|"):
+        assert name not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_reads_back_and_runs_nothing(name: str) -> None:
+    rows = list(csv.reader(io.StringIO(comma_separated(odd(name)))))
+    assert len({len(r) for r in rows}) == 1
+    assert not any(c.startswith(("=", "@")) for r in rows for c in r)
+    assert {r[0].removeprefix("'") for r in rows[1:]} == {name, "source"}
+
+
+def check_latex(text: str) -> None:
+    """What can be checked without a TeX: braces, environments, and as many cells as columns."""
+    bare = re.sub(r"\\[\\{}&%$#_]", "", text.replace(r"\\", "\n"))
+    bare = "\n".join(line for line in bare.splitlines() if not line.startswith("%"))
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("$") % 2 == 0
+    assert "%" not in bare.replace("{!}{%", "")
+    begun, ended = re.findall(r"\\begin\{(\w+)\}", text), re.findall(r"\\end\{(\w+)\}", text)
+    assert begun == ended[::-1] == ["table", "tabular"]
+    spec = re.search(r"\\begin\{tabular\}\{@\{\}(\w+)@\{\}\}", text)
+    assert spec
+    body = text.split(r"\toprule")[1].split(r"\bottomrule")[0]
+    for line in body.split(r"\\")[:-1]:
+        cells = (
+            re.sub(
+                r"\\&", "", re.sub(r"\\multicolumn\{(\d+)\}", lambda m: "&" * (int(m[1]) - 1), line)
+            ).count("&")
+            + 1
+        )
+        assert cells == len(spec[1]), line
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_latex_structure(name: str) -> None:
+    check_latex(latex(CASES[name]()[0]))
+    check_latex(latex(CASES[name]()[0], paper=False))
+
+
+TEX = shutil.which("pdflatex") or shutil.which("lualatex") or shutil.which("tectonic")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(TEX is None, reason="no TeX here: LaTeX was checked for structure only")
+def test_latex_compiles(tmp_path: Path) -> None:
+    parts = [latex(make()[0]) for make in CASES.values()]
+    parts += [latex(odd(name)) for name in NAMES if name.isascii()]
+    head = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,graphicx}"
+    text = "\n".join([head, "\\begin{document}", *parts, "\\end{document}"])
+    (tmp_path / "all.tex").write_text(text, encoding="utf-8")
+    out = subprocess.run(
+        [str(TEX), "all.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    assert (tmp_path / "all.pdf").exists(), out.stdout[-2000:]
+
+
+def test_the_page_knows_the_runs_of_a_cell() -> None:
+    table, records = CASES["own-accuracy"]()
+    payload = Payload(records)
+    view = table_view(table, payload, paper=True)
+    first = view["sections"][0]["rows"][0]
+    assert first["label"] == "source"
+    assert first["cells"][0]["runs"] == "0 1 2"
+    assert [payload.runs[i]["seed"] for i in (0, 1, 2)] == [0, 1, 2]

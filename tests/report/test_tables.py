@@ -1,0 +1,361 @@
+"""Records to tables: what is compared with what, and the numbers in the cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic import (
+    METHODS,
+    corruption_records,
+    domain_records,
+    fill,
+    record,
+    shift_records,
+)
+
+from fretta.records import Record
+from fretta.report.data import ReportData
+from fretta.report.glance import headline
+from fretta.report.paper import paper_value
+from fretta.report.setups import setups_of
+from fretta.report.tables import Cell, Table, tables_of
+
+
+def table(records: list[Record], ending: str) -> Table:
+    found = [t for t in tables_of(setups_of(records)) if t.name.endswith(ending)]
+    assert len(found) == 1, [t.name for t in tables_of(setups_of(records))]
+    return found[0]
+
+
+def cell(made: Table, label: str, column: str, section: str = "") -> Cell:
+    index = [f"{c.group}: {c.name}" if c.group else c.name for c in made.columns].index(column)
+    rows = [r for r in made.rows if r.label == label and r.section == section]
+    assert len(rows) == 1
+    return rows[0].cells[index]
+
+
+def two(label: str, *values: float, **more: object) -> list[Record]:
+    return [
+        record(label, seed, accuracy={"fog": v, "snow": v / 2}, **more)  # type: ignore[arg-type]
+        for seed, v in enumerate(values)
+    ]
+
+
+# ---- what belongs together --------------------------------------------------------------------
+
+
+def test_mean_and_deviation_over_seeds() -> None:
+    made = table([*two("source", 0.4, 0.4), *two("tent", 0.6, 0.8)], "accuracy")
+    fog = cell(made, "tent", "fog")
+    assert (fog.value, fog.std, fog.n) == (pytest.approx(70), pytest.approx(14.142, abs=1e-3), 2)
+    average = cell(made, "tent", "average")
+    assert average.value == pytest.approx(52.5)
+    assert cell(made, "tent", "gain").value == pytest.approx(52.5 - 30)
+    assert len(fog.keys) == 2
+
+
+def test_other_streams_are_other_tables_and_other_settings_other_rows() -> None:
+    records = [
+        *two("tent", 0.6, 0.8),
+        *two("tent", 0.1, hyperparameters={"lr": 0.5}),
+        *two("tent", 0.3, order_options={"limit": 64}),
+        *two("tent", 0.2, weights="x" * 64),
+    ]
+    setups = setups_of(records)
+    assert len(setups) == 3
+    settings = {m.setting for s in setups for m in s.members}
+    assert settings == {"", "lr 0.5"}
+    notes = {s.note for s in setups}
+    assert any("limit 64" in n for n in notes)
+    assert any("weights xxxxxxxx" in n for n in notes)
+    names = [t.name for t in tables_of(setups)]
+    assert len(set(names)) == len(names)
+
+
+def test_whatever_differs_between_rows_of_one_label_is_told() -> None:
+    """Also an entry of a run that tables know nothing about."""
+    guarded = two("tent", 0.6)
+    for r in guarded:
+        r.run["guard"] = {"reset": True}
+    made = table([*two("tent", 0.5), *guarded], "accuracy")
+    assert sorted(r.setting for r in made.rows) == ["", "reset on"]
+
+
+def test_cases_that_are_domains_make_one_table() -> None:
+    made = [t for t in tables_of(setups_of(domain_records())) if "accuracy" in t.name]
+    assert [t.title for t in made] == [
+        "Accuracy per domain: resnet18",
+        "Accuracy per domain: resnet50",
+    ]
+    assert [c.name for c in made[0].columns] == [
+        *("art_painting", "cartoon", "photo", "sketch", "average", "gain")
+    ]
+    assert [r.label for r in made[0].rows] == list(METHODS)
+    assert cell(made[0], "tent", "average").n == 3
+
+
+def test_an_average_needs_all_domains() -> None:
+    records = [
+        r
+        for r in domain_records()
+        if not (
+            r.tags["case"].endswith("sketch") and r.tags["label"] == "tent" and r.run["seed"] == 2
+        )
+    ]
+    made = next(t for t in tables_of(setups_of(records)) if "accuracy" in t.name)
+    assert cell(made, "tent", "sketch").n == 2
+    assert cell(made, "tent", "photo").n == 3
+    assert cell(made, "tent", "average").n == 2
+
+
+def test_retrained_weights_are_not_mixed_with_old_ones() -> None:
+    old = domain_records(labels=("source", "tent"), backbones=("resnet18",))
+    new = list(domain_records(labels=("source", "tent"), backbones=("resnet18",)))
+    fresh = []
+    for r in new:
+        made = record(
+            r.tags["label"],
+            r.run["seed"],
+            suite="pacs",
+            case=r.tags["case"],
+            data=r.run["data"],
+            accuracy={r.rows[0]["domain"]: 0.9},
+            weights="retrained",
+        )
+        made.provenance["finished"] += 1000
+        fresh.append(made)
+    setups = setups_of([*old, *fresh])
+    assert len(setups) == 2
+    for setup in setups:
+        kinds = {r.run["weights_hash"] == "retrained" for m in setup.members for r in m.records}
+        assert len(kinds) == 1
+
+
+# ---- the tables of the paper --------------------------------------------------------------------
+
+
+def test_domain_generalisation_beside_the_paper() -> None:
+    made = table(domain_records(backbones=("resnet18",)), "accuracy")
+    mine = cell(made, "g-fret", "sketch")
+    assert mine.paper == paper_value("DG", "PACS", "ResNet-18", "g-fret", "sketch")
+    assert mine.paper is not None
+    assert mine.value is not None
+    assert mine.difference == pytest.approx(mine.value - mine.paper)
+    assert cell(made, "source", "average").paper == 81.84
+    assert cell(made, "bn", "gain").paper == pytest.approx(82.66 - 81.84)
+
+
+def test_some_domains_are_compared_with_the_same_of_the_paper() -> None:
+    """One or two domains of four: the printed average would be of others."""
+    two_of_four = domain_records(domains=("photo", "sketch"), backbones=("resnet18",))
+    made = table(two_of_four, "accuracy")
+    assert cell(made, "source", "average").paper == pytest.approx((95.03 + 76.58) / 2)
+    assert cell(made, "bn", "gain").paper == pytest.approx((95.14 + 73.83 - 95.03 - 76.58) / 2)
+    one = table(domain_records(domains=("photo",), backbones=("resnet18",)), "accuracy")
+    assert cell(one, "bn", "gain").paper == pytest.approx(95.14 - 95.03)
+    some = domain_records("vlcs", ("Caltech101", "LabelMe"), ("resnet18",))
+    assert not table(some, "scalability").has_paper
+
+
+def test_fewer_images_than_the_paper_are_noted() -> None:
+    records = corruption_records()
+    for r in records:
+        r.run["order_options"] = {"limit": 100}
+    assert any("Only 100 images per domain" in n for n in table(records, "accuracy").notes)
+    assert not any("images per domain:" in n for n in table(corruption_records(), "accuracy").notes)
+
+
+def test_the_spelling_of_names_does_not_matter() -> None:
+    assert paper_value("DG", "officehome", "resnet50", "tent", "Real World") is not None
+    assert paper_value("CIFAR10", "cifar10c", "cifar10c", "tent", "fog") == 80.14
+    assert paper_value("ImageNet", "imagenetc", "vit_b_16", "g-fret", "fog") == 50.8
+    assert paper_value("DG", "pacs", "resnet18", "g-fret (released)", "photo") == paper_value(
+        "DG", "pacs", "resnet18", "g-fret", "photo"
+    )
+    ablation = [
+        paper_value("Ablation", "officehome", "resnet18", label, "average")
+        for label in ("L_R(A)", "L_R(R)", "without_L_R(A)", "L_R(A)+L_P(A)", "all")
+    ]
+    assert None not in ablation
+    assert len(set(ablation)) == 5
+    assert paper_value("DG", "pacs", "vit_tiny", "tent", "photo") is None
+    assert paper_value("", "digits", "digits", "tent", "fog") is None
+
+
+def test_groups_of_corruptions() -> None:
+    made = table(corruption_records(), "corruption")
+    assert [c.name for c in made.columns] == ["1-7", "8-15", "1-15"]
+    spans = [cell(made, "tent", c).value for c in ("1-7", "8-15", "1-15")]
+    assert None not in spans
+    first, second, both = (float(v or 0) for v in spans)
+    assert both == pytest.approx((7 * first + 8 * second) / 15)
+    assert cell(made, "tent", "1-7").paper == 73.06
+    detail = table(corruption_records(), "accuracy")
+    assert len(detail.columns) == 17
+
+
+def test_label_shift_micro_and_macro() -> None:
+    made = table(shift_records(), "label-shift")
+    micro, macro = "over images (micro)", "over classes (macro)"
+    assert [c.name for c in made.columns] == ["IF 1", "IF 10", "IF 100", "average"] * 2
+    one = cell(made, "tent", f"{micro}: IF 10")
+    assert one.paper == 50.12
+    assert cell(made, "tent", f"{macro}: IF 10").paper is None
+    assert one.value == pytest.approx((cell(made, "tent", f"{macro}: IF 10").value or 0) + 2)
+    each = [cell(made, "tent", f"{micro}: IF {f}").value or 0 for f in (1, 10, 100)]
+    assert cell(made, "tent", f"{micro}: average").value == pytest.approx(sum(each) / 3)
+    assert any("tipi and tea" in n for n in made.notes)
+
+
+def test_ablation_rows_in_the_order_of_the_suite() -> None:
+    labels = ["source", "L_R(A)", "without_L_R(A)", "all"]
+    records = [
+        record(
+            label,
+            seed,
+            suite="ablation",
+            case=f"resnet18/{d.replace(' ', '')}",
+            method="g-fret" if i else "source",
+            data={"name": "officehome", "domains": [d]},
+            accuracy={d: 0.5 + i / 10},
+            weights=d,
+            hyperparameters={"l_r_a": False} if i == 2 else {},
+        )
+        for i, label in enumerate(labels)
+        for d in ("Art", "Clipart", "Product", "Real World")
+        for seed in (0, 1)
+    ]
+    made = table(records, "accuracy")
+    assert [r.label for r in made.rows] == labels
+    assert cell(made, "all", "gain").value == pytest.approx(30)
+    assert cell(made, "all", "gain").paper == pytest.approx(1.80, abs=1e-6)
+    assert made.rows[2].setting == ""  # the label says it
+
+
+def test_scalability_by_backbone() -> None:
+    records = domain_records(
+        "vlcs", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), ("resnet18", "vit_b_16")
+    )
+    made = table(records, "scalability")
+    assert made.sections == ["resnet18", "vit_b_16"]
+    assert cell(made, "g-fret", "VLCS", "vit_b_16").paper == 78.56
+    assert cell(made, "tent", "VLCS", "resnet18").paper is None
+
+
+def test_cost_against_source() -> None:
+    made = table(corruption_records(), "cost")
+    assert cell(made, "tent", "ratio").value == pytest.approx(3.0)
+    assert cell(made, "tent", "ms per batch").value == pytest.approx(300)
+    assert cell(made, "sar", "passes").text == "2F+2B"
+    assert cell(made, "tent", "memory").value == 400 * 2**20
+    assert not any(c.mark for r in made.rows for c in r.cells)
+    records = [
+        record(
+            label,
+            0,
+            suite="efficiency",
+            case="resnet18",
+            seconds=s,
+            data={"name": "imagenetc", "domains": ["gaussian_noise"]},
+            accuracy={"gaussian_noise": 0.3},
+        )
+        for label, s in (("source", 40.0), ("s-fret", 50.0))
+    ]
+    paper = table(records, "cost")
+    assert cell(paper, "s-fret", "seconds").paper == 46
+    assert cell(paper, "s-fret", "ratio").paper == pytest.approx(46 / 39)
+
+
+def test_seconds_of_different_machines_are_questioned() -> None:
+    records = [*two("source", 0.5), *two("tent", 0.6)]
+    assert not any("hardware" in n for n in table(records, "cost").notes)
+    records[1].provenance["threads"] = 8
+    assert any("different hardware" in n for n in table(records, "cost").notes)
+
+
+# ---- flags --------------------------------------------------------------------------------------
+
+
+def test_what_is_doubtful_is_told() -> None:
+    records = [
+        *two("source", 0.4, 0.4),
+        *two("tent", 0.6, 0.61, tuning="oracle"),
+        *two("bn", 0.5, 0.5, dirty=True),
+        *two("sar", 0.5),
+        record("sar", 1, error="Traceback\nRuntimeError: no"),
+        record("tsd", 0, error="Traceback\nRuntimeError: no"),
+    ]
+    made = table(records, "accuracy")
+    flags = {r.label: r.flags for r in made.rows}
+    assert flags["source"] == ()
+    assert flags["tent"] == ("tuned on target labels",)
+    assert flags["bn"] == ("uncommitted code",)
+    assert flags["sar"] == ("1 of 2 runs failed",)
+    failed = cell(made, "tsd", "fog")
+    assert (failed.value, failed.failed) == (None, 1)
+    assert cell(made, "sar", "fog").n == 1
+
+
+def test_a_flag_of_all_rows_is_told_once() -> None:
+    made = table([*two("source", 0.4, dirty=True), *two("bn", 0.5, dirty=True)], "accuracy")
+    assert made.shared == ("uncommitted code",)
+    assert any("uncommitted code" in n for n in made.notes)
+
+
+def test_the_note_says_how_sure_the_best_is() -> None:
+    clear = [*two("source", 0.4, 0.41, 0.4), *two("bn", 0.6, 0.61, 0.6)]
+    noise = [*two("eta", 0.6, 0.59, 0.61), *two("bn", 0.6, 0.6, 0.6)]
+    assert any(
+        "beyond noise (paired t-test over 3 seeds, p " in n for n in table(clear, "accuracy").notes
+    )
+    assert any("within noise: 2 methods" in n for n in table(noise, "accuracy").notes)
+
+
+# ---- at a glance --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "words"),
+    [
+        ((0.6, 0.62, 0.61), "helps", "tent 45.8 % against 30.0 % for source: adapting helps"),
+        ((0.2, 0.21, 0.2), "hurts", "adapting hurts"),
+        ((0.4, 0.41, 0.395), "noise", "inside the noise"),
+    ],
+)
+def test_headline(values: tuple[float, ...], verdict: str, words: str) -> None:
+    setup = setups_of([*two("source", 0.4, 0.4, 0.4), *two("tent", *values)])[0]
+    line = headline(setup)
+    assert line.verdict == verdict
+    assert words in line.sentence
+
+
+def test_headline_of_one_seed_depends_on_the_images() -> None:
+    def verdict(images: int) -> str:
+        made = [
+            record(n, 0, accuracy={"fog": v}, images=images)
+            for n, v in (("source", 0.5), ("tent", 0.53))
+        ]
+        return headline(setups_of(made)[0]).verdict
+
+    assert (verdict(100), verdict(10_000)) == ("noise", "helps")
+
+
+def test_headline_without_source_or_results() -> None:
+    assert "no run of source" in headline(setups_of(two("tent", 0.5))[0]).sentence
+    assert "no run of other methods" in headline(setups_of(two("source", 0.5))[0]).sentence
+    assert headline(setups_of([record("tent", 0, error="x")])[0]).verdict == "failed"
+
+
+def test_reading_a_store(tmp_path: Path) -> None:
+    store = fill(tmp_path, [*two("tent", 0.5), *two("bn", 0.5, suite="other")], with_details=True)
+    (tmp_path / "records" / "half.json").write_text("{")
+    data = ReportData.read(store)
+    assert len(data.records) == 2
+    assert len(data.damaged) == 1
+    assert [r.tags["label"] for r in ReportData.read(store, "other").records] == ["bn"]
+    key = data.records[0].key
+    assert data.details(key) is not None
+    assert data.details("nosuch") is None
+    (tmp_path / "details" / f"{key}.json").write_text("{")
+    assert ReportData.read(store).details(key) is None
