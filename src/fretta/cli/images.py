@@ -1,0 +1,135 @@
+"""Where `fretta compare` takes its images from: a data set by name, a folder or a list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, DataError
+from .app import say
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..compare import Item
+    from ..deploy.intake import Intake
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was said about the data and how the model takes it."""
+
+    data: str
+    root: Path | None
+    domain: list[str] | None
+    corruption: str | None
+    severity: int
+    order: str
+    batch_size: int
+    seed: int
+    limit: int | None
+    labels: Path | None
+    workers: int
+    device: torch.device
+
+
+def from_data_set(given: Given, intake: Intake) -> tuple[Iterator[Item], int]:
+    """A data set by its name: domains are judged one by one, and labels are known."""
+    from ..compare import Item
+    from ..streams import dataset_options, make_stream, open_dataset
+
+    options: dict[str, Any] = {}
+    known = dataset_options(given.data)
+    wanted = intake.preprocessing
+    if "fit" in known:
+        options.update(wanted.options())
+    elif "size" in known:
+        options["size"] = wanted.size
+    if given.corruption is not None:
+        options |= {"corruption": given.corruption, "severity": given.severity}
+    dataset = open_dataset(given.data, given.root, **options)
+    stream = make_stream(
+        dataset,
+        given.order,
+        seed=given.seed,
+        batch_size=given.batch_size,
+        limit=given.limit,
+        domains=given.domain,
+    )
+
+    def items() -> Iterator[Item]:
+        for batch in stream:
+            x = wanted.apply(batch.x, given.device)
+            yield Item(x, batch.y, batch.reset, batch.domain)
+
+    return items(), stream.samples
+
+
+def from_files(given: Given, intake: Intake, net: Any) -> tuple[Iterator[Item], int]:
+    """A folder or list, read as `fretta adapt` reads it; unreadable images are left out."""
+    import numpy as np
+    import torch
+
+    from ..adapter import Adapter
+    from ..compare import Item
+    from ..deploy.feed import read_batches
+    from ..deploy.labels import find_labels, truth_of
+    from ..deploy.listing import list_folder, read_list
+    from ..methods import Source
+
+    if given.domain or given.corruption:
+        raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
+    path = Path(given.data)
+    listing = read_list(path, given.root) if path.is_file() else list_folder(path)
+    if not listing.names:
+        raise DataError(f"no images in {given.data!r}")
+    names = listing.names
+    if listing.folders > 1:  # one class after the other is a hard order
+        order = np.random.RandomState(given.seed).permutation(len(names))
+        names = [names[i] for i in order]
+        say(f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {given.seed}")
+    names = names[: given.limit]
+    gray = torch.full((2, 3, *2 * (intake.decoding.size or 224,)), 127, dtype=torch.uint8)
+    classes = Adapter(net, Source(), inplace=True)(intake.apply(gray, given.device)).shape[1]
+    truth, why_not = truth_of(names, find_labels(net, classes, given.labels))
+    if why_not:
+        say(f"accuracy unknown: {why_not}")
+
+    def items() -> Iterator[Item]:
+        paths = [listing.path(name) for name in names]
+        read = 0
+        size_, workers = given.batch_size, given.workers
+        for positions, pixels in read_batches(paths, intake.decoding, size_, workers):
+            read += len(positions)
+            folders = [os.path.dirname(names[i]) for i in positions]
+            y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
+            yield Item(intake.apply(pixels, given.device), y)
+        if read < len(names):
+            say(f"{len(names) - read:,} of {len(names):,} images could not be read: left out")
+
+    return items(), len(names)
+
+
+def source_images(
+    folder: Path, intake: Intake, given: Given
+) -> Callable[[], Iterable[torch.Tensor]]:
+    """Source images, read anew for every method that needs some."""
+    from ..deploy.feed import read_batches
+    from ..deploy.listing import list_folder
+
+    found = list_folder(folder)
+    if not found.names:
+        raise DataError(f"no images in --source {str(folder)!r}")
+
+    def images() -> Iterator[torch.Tensor]:
+        import numpy as np
+
+        order = np.random.RandomState(0).permutation(len(found.names))
+        paths = [found.path(found.names[i]) for i in order]
+        for _, pixels in read_batches(paths, intake.decoding, given.batch_size, given.workers):
+            yield intake.apply(pixels, given.device)
+
+    return images
