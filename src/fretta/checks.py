@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .errors import InputError
 from .parts.classifier import Classifier
+from .parts.compute import laid_out
 
 
 def checked_batch(x: Any, model: Classifier) -> Tensor:
@@ -43,7 +44,7 @@ def checked_batch(x: Any, model: Classifier) -> Tensor:
                 f" {bad[:10]}; drop them. The adapter has not changed"
             )
     # autograd cannot keep tensors made under inference_mode, nor may it enter the caller's graph
-    return x.clone() if x.is_inference() else x.detach()
+    return laid_out(x.clone() if x.is_inference() else x.detach(), model.layout)
 
 
 def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]:

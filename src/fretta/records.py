@@ -87,6 +87,7 @@ class Outcome:
     entropy: NDArray[np.float32]
     seconds: float  # inside the adapter
     pass_rate: float | None = None
+    loading: float = 0.0  # seconds spent waiting for the images: decoding, corrupting, copying
 
 
 @dataclass

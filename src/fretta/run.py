@@ -39,6 +39,7 @@ def evaluate(
     start: int = 0,
 ) -> Iterator[tuple[Batch, Tensor, Outcome]]:
     """Predict and adapt along a stream. Labels meet logits here and never enter the adapter."""
+    waiting = time.perf_counter()
     for batch in stream.batches(start):
         if batch.reset:
             adapter.reset()
@@ -48,7 +49,10 @@ def evaluate(
         if logits.device.type == "cuda":
             torch.cuda.synchronize(logits.device)
         seconds = time.perf_counter() - begin
-        yield batch, x, _outcome(batch, logits.float().cpu(), seconds, adapter.pass_rate)
+        outcome = _outcome(batch, logits.float().cpu(), seconds, adapter.pass_rate)
+        outcome.loading = begin - waiting
+        yield batch, x, outcome
+        waiting = time.perf_counter()
 
 
 def _outcome(batch: Batch, logits: Tensor, seconds: float, pass_rate: float | None) -> Outcome:
@@ -148,7 +152,7 @@ def _run(
     checkpoint_seconds: float,
     on_batch: OnBatch | None,
 ) -> dict[str, Any]:
-    begin, memory = time.time(), PeakMemory()
+    begin, busy, memory = time.time(), time.process_time(), PeakMemory()
     device = torch.device(device_name or ("cuda" if torch.cuda.is_available() else "cpu"))
     stream = open_stream(job.run, job.place.root, workers)
     net, preprocessing = open_model(job.run, job.place.weights)
@@ -181,6 +185,11 @@ def _run(
         "threads": torch.get_num_threads(),
         "finished": int(time.time()),
         "wall_seconds": time.time() - begin,
+        "adapting_seconds": sum(o.seconds for o in progress.outcomes),
+        "loading_seconds": sum(o.loading for o in progress.outcomes),
+        # of the threads given to torch; decoding in worker processes is not in it
+        "cpu_utilisation": (time.process_time() - busy)
+        / max(1e-9, (time.time() - begin) * torch.get_num_threads()),
         "resumed_at": progress.resumed_at,
     }
     record.status = "done"

@@ -20,7 +20,7 @@ from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin, published_margin
 from ..parts.losses import entropy, mean_of
-from ..parts.optim import update
+from ..parts.optim import nothing, update
 
 
 @dataclass
@@ -72,22 +72,24 @@ class ETA(GradientMethod):
         logits = model(x)
         H = entropy(logits)
         E0 = self.e_margin * math.log(logits.shape[1])
-        self.kept = self._select(logits.detach(), H.detach(), E0)
-        if self.kept.any():
-            weight = (E0 - H.detach()).exp()  # S_ent: more for the more confident
-            update(self.descent, mean_of(weight * H, self.kept) + self.anchor(model))
+        kept = self.kept = self._select(logits.detach(), H.detach(), E0)
+        if nothing(kept):
+            return logits
+        weight = (E0 - H.detach()).exp()  # S_ent: more for the more confident
+        update(self.descent, mean_of(weight * H, kept) + self.anchor(model), wanted=kept.any())
         return logits
 
     def _select(self, logits: Tensor, H: Tensor, E0: float) -> Tensor:
         """Reliable: H < E0. Not redundant: |cos(m, σ(p))| < ε. Then m moves to what was kept."""
         probabilities = logits.softmax(1)
-        kept = H < E0
-        if self.mean is not None:  # the first batch has nothing to be redundant with
-            cosine = F.cosine_similarity(self.mean[None], probabilities, dim=1)
-            kept &= cosine.abs() < self.d_margin
-        if kept.any():
-            mean = probabilities[kept].mean(0)
-            self.mean = mean if self.mean is None else 0.9 * self.mean + 0.1 * mean
+        # before anything was kept m = 0: every cosine is 0 and nothing redundant
+        m = torch.zeros_like(probabilities[0]) if self.mean is None else self.mean
+        cosine = F.cosine_similarity(m[None], probabilities, dim=1)
+        kept = (H < E0) & (cosine.abs() < self.d_margin)
+        if not nothing(kept):
+            mean = probabilities.where(kept[:, None], 0).sum(0) / kept.sum().clamp(min=1)
+            moved = torch.where(m.any(), 0.9 * m + 0.1 * mean, mean)
+            self.mean = torch.where(kept.any(), moved, m)
         return kept
 
     def anchor(self, model: Classifier) -> Tensor | float:

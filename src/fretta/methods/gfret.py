@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import cross_entropy, entropy, kl_divergence, mean_of
-from ..parts.optim import update
+from ..parts.optim import nothing, update
 from ..parts.prototypes import add_batch, bank_of_head
 from ..parts.redundancy import split_representations
 from ..parts.supports import SupportBank
@@ -116,15 +116,15 @@ class GFRET(GradientMethod):
 
         kept = self.kept = self._reliable(p.detach(), s.detach())
         kept_R = kept if self.filters == "both" else torch.ones_like(kept)
-        with_R = (self.l_r_a or self.l_r_r) and bool(kept_R.any())
-        with_P = (self.l_p_a or self.l_p_r) and bool(kept.any())
+        used = kept_R if self.l_r_a or self.l_r_r else kept
+        if nothing(used):  # with nothing to learn from, not even momentum may move the model
+            return p
         loss = z.new_zeros(())
-        if with_R:
+        if self.l_r_a or self.l_r_r:
             loss = loss + mean_of(self._representation_loss(R_A, R_R, cosine, p), kept_R)
-        if with_P:
+        if self.l_p_a or self.l_p_r:
             loss = loss + self.lam * mean_of(self._prediction_loss(model, p, P_A, R_R, s), kept)
-        if with_R or with_P:  # with nothing to learn from, not even momentum may move the model
-            update(self.descent, loss)  # L = L_R + λ L_P   (eq. 9)
+        update(self.descent, loss, wanted=used.any())  # L = L_R + λ L_P   (eq. 9)
         return p
 
     def _centres(self, model: Classifier, z: Tensor, p: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ class TEA(GradientMethod):
         for _ in range(self.sgld_steps):
             fake.requires_grad_()
             (gradient,) = torch.autograd.grad(energy(model(fake)).sum(), fake)
-            noise = torch.empty_like(fake).normal_(generator=self.generator)
+            noise = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
+            noise.normal_(generator=self.generator)  # in the same order for any memory layout
             fake = fake.detach() - self.sgld_lr * gradient + self.sgld_std * noise
         self.buffer.store(rows, fake)
         return fake

@@ -74,7 +74,8 @@ class TIPI(GradientMethod):
 
     def _perturbation(self, model: Classifier, x: Tensor, logits: Tensor, size: Tensor) -> Tensor:
         """One step of size ε along sign ∇_δ KL(f(x + δ) ‖ f(x)), inside the ε box."""
-        start = torch.zeros_like(x)
+        # contiguous: which pixel gets which random number must not depend on the memory layout
+        start = torch.zeros_like(x, memory_format=torch.contiguous_format)
         if self.variant == "paper":
             # At δ = 0 the KL is at its minimum: its gradient is zero and its sign rounding noise.
             start.uniform_(-1, 1, generator=self.generator).mul_(size)

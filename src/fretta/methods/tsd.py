@@ -17,7 +17,7 @@ from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import kl_divergence, mean_of
 from ..parts.norm import use_batch_statistics
-from ..parts.optim import update
+from ..parts.optim import nothing, update
 from ..parts.prototypes import add_batch, bank_of_head
 from ..parts.random import drawing_from, seeded
 
@@ -64,9 +64,10 @@ class TSD(GradientMethod):
             return logits
         similarity = F.normalize(z) @ F.normalize(c).T
         # consistency filter: prototypes and classifier agree
-        self.kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
-        if self.kept.any():
-            update(self.descent, mean_of(kl_divergence(similarity, logits.detach()), self.kept))
+        kept = self.kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
+        if not nothing(kept):
+            loss = mean_of(kl_divergence(similarity, logits.detach()), kept)
+            update(self.descent, loss, wanted=kept.any())
         return logits
 
     @contextmanager

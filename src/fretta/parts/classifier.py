@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
+from .compute import autocasting
 from .features import captured, capturing, check_linear, find_head, flat, logits_of
 from .norm import (
     affine_names,
@@ -30,9 +31,19 @@ class Classifier:
     embeddings. `adapted` are the tensors a method may change, `origin` their first values.
     """
 
-    def __init__(self, net: nn.Module, head: str | None = None) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        head: str | None = None,
+        layout: torch.memory_format | None = None,
+        precision: str | None = None,
+        last_norms: int | None = None,
+    ) -> None:
         self.net = net
         self.head_name = head
+        self.layout = layout  # of images and convolutions; None leaves them as they come
+        self.precision = precision  # "bfloat16": of the network's forward, under autocast
+        self.last_norms = last_norms  # only so many norm layers, from the end, learn; None: all
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
         self._first_buffers: dict[str, Tensor] = {}
@@ -55,11 +66,13 @@ class Classifier:
         """(embeddings that enter the head, logits)."""
         with capturing(self.head_module) as box:
             logits = self(x)
-        return captured(box, self.head_name), logits
+        z = captured(box, self.head_name)
+        return (z if self.precision is None else z.float()), logits
 
     def _forward(self, x: Tensor) -> Tensor:
         if self._writes_input is None:  # look once, on a copy, how the model treats its input
-            copy = x.clone()
+            with torch.inference_mode(False):  # inside it tensors have no version
+                copy = x.clone()
             version = copy._version
             logits = self._run(copy)
             self._writes_input = copy._version != version
@@ -68,12 +81,14 @@ class Classifier:
 
     def _run(self, x: Tensor) -> Tensor:
         try:
-            output = self.net(x)
+            with autocasting(self.precision, x.device):
+                output = self.net(x)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError, AssertionError) as error:
             raise InputError(self._explain(x, error)) from error
-        return logits_of(output, len(x))
+        logits = logits_of(output, len(x))
+        return logits if self.precision is None else logits.float()  # losses are in float32
 
     def _explain(self, x: Tensor, error: Exception) -> str:
         message = f"the model cannot process a batch of shape {tuple(x.shape)}"
@@ -159,9 +174,16 @@ class Classifier:
                 layer.register_forward_pre_hook(contiguous_when_frozen)
 
     def thaw_norm(self, layers: dict[str, nn.Module] | None = None) -> None:
-        """Test BN everywhere; scale and shift of the given (default: all) norm layers learn."""
+        """Test BN everywhere; scale and shift of the given (default: all) norm layers learn.
+
+        With `last_norms` only the last of them: no activation before the first is kept for the
+        backward, and the backward ends there.
+        """
         use_batch_statistics(self.net)
-        self.thaw(affine_names(norm_layers(self.net) if layers is None else layers))
+        layers = norm_layers(self.net) if layers is None else layers
+        with_affine = {n: m for n, m in layers.items() if affine_names({n: m})}
+        names = list(with_affine)[-self.last_norms :] if self.last_norms else list(with_affine)
+        self.thaw(affine_names({name: layers[name] for name in names}))
 
     @contextmanager
     def training(self) -> Iterator[None]:

@@ -35,20 +35,42 @@ class Optim:
             raise ConfigError(f"momentum={self.momentum!r} cannot work; give a number in [0, 1)")
 
     def build(self, parameters: Iterable[Tensor]) -> Optimizer:
-        """Momentum is SGD's, or β1 of Adam (whose β2 is 0.999)."""
+        """Momentum is SGD's, or β1 of Adam (whose β2 is 0.999).
+
+        Scales and shifts are many small tensors: one fused kernel over all of them takes a fifth
+        of the time of a loop (benchmarks/steps.py).
+        """
         self.check()
+        parameters = list(parameters)
+        fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
         if self.name == "adam":
-            return Adam(parameters, lr=self.lr, betas=(self.momentum, 0.999))
-        return SGD(parameters, lr=self.lr, momentum=self.momentum)
+            return Adam(parameters, lr=self.lr, betas=(self.momentum, 0.999), fused=fused)
+        return SGD(parameters, lr=self.lr, momentum=self.momentum, fused=fused)
 
 
-def update(optimizer: Optimizer, loss: Tensor) -> None:
-    """One step down the gradient of the loss."""
-    descend(optimizer, loss)
+def update(optimizer: Optimizer, loss: Tensor, wanted: Tensor | None = None) -> None:
+    """One step down the gradient of the loss; none if `wanted`, a truth value, is false."""
+    descend(optimizer, loss, wanted=wanted)
+
+
+def nothing(kept: Tensor) -> bool:
+    """Whether no sample is kept, where asking is free.
+
+    A CPU knows, and the backward can be left out. An accelerator would have to finish the forward
+    first: there the step goes on and `update(..., wanted=kept.any())` decides on the device.
+    """
+    return not _asynchronous(kept) and not bool(kept.any())
+
+
+def _asynchronous(tensor: Tensor) -> bool:
+    return tensor.device.type != "cpu"
 
 
 def descend(
-    optimizer: Optimizer, loss: Tensor, before_step: Callable[[], None] | None = None
+    optimizer: Optimizer,
+    loss: Tensor,
+    before_step: Callable[[], None] | None = None,
+    wanted: Tensor | None = None,
 ) -> bool:
     """Backward and step; nothing moves if a gradient is not finite. Whether it moved.
 
@@ -62,20 +84,29 @@ def descend(
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
-    finite = bool(torch.stack(torch._foreach_norm(gradients)).sum().isfinite())
+    finite = torch.stack(torch._foreach_norm(gradients)).sum().isfinite()
+    go = finite if wanted is None else finite & wanted
     if before_step is not None:
         before_step()
-    if finite:
+    if _asynchronous(loss) and isinstance(optimizer, Adam) and optimizer.defaults["fused"]:
+        # the fused kernel reads the decision on the device: nobody waits before it is launched
+        optimizer.found_inf = (~go).float()  # type: ignore[attr-defined]
         optimizer.step()
+        del optimizer.found_inf  # type: ignore[attr-defined]
+        moved = bool(go)
     else:
+        moved = bool(go)
+        if moved:
+            optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    if not moved and not finite:
         warnings.warn(
             "an update was left out: its gradient is not finite (overflow in the model or the"
             " loss)",
             FrettaWarning,
             stacklevel=4,
         )
-    optimizer.zero_grad(set_to_none=True)
-    return finite
+    return moved
 
 
 @contextmanager
@@ -89,9 +120,9 @@ def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[Cal
     pairs = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
     before = [p.detach().clone() for p, _ in pairs]
     with torch.no_grad():
-        norm = torch.stack([g.norm() for _, g in pairs]).norm()
-        for p, g in pairs:
-            p.add_(g * (rho / (norm + 1e-12)))
+        norm = torch.stack(torch._foreach_norm([g for _, g in pairs])).norm()
+        scaled = torch._foreach_mul([g for _, g in pairs], rho / (norm + 1e-12))
+        torch._foreach_add_([p for p, _ in pairs], scaled)
     up = True
 
     def put_back() -> None:

@@ -1,0 +1,77 @@
+"""The grid behind docs/performance.md: networks × batch × classes, every method against the floor.
+
+    python benchmarks/steps.py [--only resnet18] [--rounds 5] [--out steps.json]
+
+One network at a time, `fretta bench-steps` does the same. All contenders take turns in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import torch
+from torch import nn
+
+from fretta.bench import bench
+from fretta.models import load
+
+SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret")
+LONG = (*SHORT, "tsd", "sar", "tipi", "tea")
+
+# name: (model, batch, pixels, classes, methods)
+GRID = {
+    "resnet18": ("timm:resnet18", 32, 224, 1000, LONG),
+    "resnet50": ("timm:resnet50", 16, 224, 1000, SHORT),
+    "vit": ("timm:vit_base_patch16_224", 16, 224, 1000, SHORT),
+    "cifar-10": ("cifar:resnet18", 128, 32, 10, SHORT),
+    "cifar-100": ("cifar:resnet18", 128, 32, 100, SHORT),
+    "cifar-1000": ("cifar:resnet18", 128, 32, 1000, SHORT),
+    "narrow": ("cifar:resnet20", 128, 32, 10, SHORT),  # d = 64; resnet18 has 512, resnet50 2048
+}
+
+
+def confident(net: nn.Module) -> nn.Module:
+    """Random weights predict with an entropy no filter lets pass: sharpen the head, so that the
+    methods with filters do their whole work."""
+    for module in reversed(list(net.modules())):
+        if isinstance(module, nn.Linear):
+            with torch.no_grad():
+                module.weight.mul_(50)
+            return net
+    return net
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=GRID, nargs="*", default=list(GRID))
+    parser.add_argument("--methods", help="names with commas between")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default=None, help="write the numbers as JSON")
+    options = parser.parse_args()
+    results = []
+    for name in options.only:
+        spec, batch, size, classes, methods = GRID[name]
+        chosen = options.methods.split(",") if options.methods else methods
+        torch.manual_seed(0)
+        net = confident(load(spec, num_classes=classes))
+        x = torch.randn(batch, 3, size, size)
+        print(f"{name}: {spec}, batch {batch} of {size} px, {classes} classes", flush=True)
+        timings = bench(net, x, chosen, options.rounds)
+        for t in timings:
+            own = "" if t.own_ratio is None else f"  own floor {t.own_ratio:.3f}"
+            print(
+                f"  {t.name:24} {t.milliseconds:9.1f} ms ± {100 * t.spread:3.0f} %"
+                f"  x {t.ratio:6.3f}  {t.peak_mib:7.1f} MiB{own}",
+                flush=True,
+            )
+        steps = [t.to_json() for t in timings]
+        results.append({"name": name, "model": spec, "batch": batch, "size": size, "steps": steps})
+        if options.out:
+            facts = {"threads": torch.get_num_threads(), "rounds": options.rounds}
+            with open(options.out, "w", encoding="utf-8") as file:
+                json.dump({**facts, "grid": results}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""How the network is computed: memory layout and precision. Neither changes what is computed."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+
+LAYOUTS = ("auto", "contiguous", "channels_last")
+PRECISIONS = ("bfloat16",)
+
+# Some virtual machines announce matrix instructions and die when one is used: a child tries.
+_PROBE = """
+import torch
+x = torch.randn(8, 64, requires_grad=True)
+with torch.autocast("cpu", torch.bfloat16):
+    torch.nn.Linear(64, 10)(x).sum().backward()
+"""
+
+
+def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_format | None:
+    """The memory format of convolutions and images; None leaves both as they come.
+
+    `auto` is a rule and not a measurement, so that a stream can be resumed bit for bit anywhere:
+    on CPUs channels-last steps took 0.80-0.95 of the time of contiguous ones for every
+    convolutional network tried (docs/performance.md). Group norm is left alone (its backward is
+    slow or crashes there). So is whatever the caller does not leave `free`.
+    """
+    if wanted not in LAYOUTS:
+        raise ConfigError(f"layout={wanted!r} is unknown; choose from {', '.join(LAYOUTS)}")
+    if wanted == "channels_last":
+        return torch.channels_last
+    if wanted == "contiguous" or not free:
+        return None
+    kinds = [type(m) for m in net.modules()]
+    example = next(net.parameters(), None)
+    fits = nn.Conv2d in kinds and not any(issubclass(k, nn.GroupNorm) for k in kinds)
+    on_cpu = example is not None and example.device.type == "cpu"
+    return torch.channels_last if fits and on_cpu else None
+
+
+def lay_out(net: nn.Module, layout: torch.memory_format | None) -> None:
+    if layout is not None:
+        net.to(memory_format=layout)  # type: ignore[call-overload]
+
+
+def laid_out(x: Tensor, layout: torch.memory_format | None) -> Tensor:
+    return x if layout is None or x.dim() != 4 else x.contiguous(memory_format=layout)
+
+
+def check_precision(precision: str | None, device: torch.device) -> None:
+    """Raise now what would otherwise be a crash of the process at the first batch."""
+    if precision not in (None, *PRECISIONS):
+        raise ConfigError(
+            f"precision={precision!r} is unknown; choose 'bfloat16', or None for the model's own"
+        )
+    if precision is not None and device.type == "cpu" and not _survives_bfloat16():
+        raise ConfigError(
+            "bfloat16 crashes on this machine: its processor announces matrix instructions (AMX)"
+            " that it cannot run. Set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts, or"
+            " leave precision=None"
+        )
+
+
+@functools.cache
+def _survives_bfloat16() -> bool:
+    return subprocess.run([sys.executable, "-c", _PROBE], capture_output=True).returncode == 0
+
+
+def autocasting(precision: str | None, device: torch.device) -> AbstractContextManager[object]:
+    if precision is None:
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+def compile_blocks(net: nn.Module, head: str | None, backend: str) -> None:
+    """Compile the children of the network in place, all but the one that holds the head.
+
+    Names of parameters stay, and what enters the head can still be seen: a hook inside compiled
+    code may be ignored.
+    """
+    top = None if head is None else head.partition(".")[0]
+    for name, child in net.named_children():
+        if name != top:
+            child.compile(backend=backend)

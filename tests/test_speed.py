@@ -1,0 +1,313 @@
+"""Speed without a clock: what a step does is counted, so these hold on any machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.bench import bench, count, floor_step, peak_bytes
+from fretta.errors import ConfigError, FrettaWarning
+from fretta.models import load
+from fretta.parts import compute, optim
+from nets import build
+
+CPU = torch.device("cpu")
+PASSES = {
+    "source": (1, 0),
+    "bn": (1, 0),
+    "tent": (1, 1),
+    "s-fret": (1, 1),
+    "g-fret": (1, 1),
+    "eta": (1, 1),
+    "eata": (1, 1),
+    "tsd": (1, 1),
+    "sar": (2, 2),
+    "tipi": (4, 2),
+    "tea": (5, 3),  # two steps of SGLD here: 23F+21B with its twenty
+}
+# One wait to refuse bad pixels, one to learn whether the update was finite. Filters ask once more
+# on a CPU, where asking is free; the bank and the sign of features cost the rest.
+WAITS = {"source": 1, "bn": 1, "tent": 2, "s-fret": 3, "tipi": 2, "tea": 2, "eta": 4, "eata": 4}
+
+
+def images(seed: int = 0, n: int = 16) -> Tensor:
+    return torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def confident_net() -> nn.Module:
+    """Random weights would be filtered out by their entropy: sharpen the head."""
+    torch.manual_seed(0)
+    net = load("cifar:resnet20", num_classes=10)
+    with torch.no_grad():
+        [m for m in net.modules() if isinstance(m, nn.Linear)][-1].weight.mul_(100)
+    return net
+
+
+def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Adapter:
+    if key == "tea":
+        settings["sgld_steps"] = 2
+    if key in ("eta", "eata", "sar"):
+        settings.setdefault("e_margin", 0.99)
+    source = [images(9)] if key == "eata" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FrettaWarning)
+        a = fretta.adapt(net or confident_net(), key, source=source, **settings)
+        a(images())
+    return a
+
+
+@pytest.mark.parametrize("key", sorted(PASSES))
+def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) -> None:
+    a = ready(key)
+    seen = count(a.model.net, lambda: a(images(1)))
+    assert (seen.forwards, seen.backwards) == PASSES[key]
+    convolutions = sum(isinstance(m, nn.Conv2d) for m in a.model.net.modules())
+    assert seen.weight_gradients == (convolutions if key == "tsd" else 0)
+    assert seen.waits <= WAITS.get(key, 7)
+
+
+def test_every_method_is_counted() -> None:
+    assert set(PASSES) == set(fretta.methods.REGISTRY)
+
+
+def test_the_declared_passes_are_true() -> None:
+    for key, (forwards, backwards) in PASSES.items():
+        declared = fretta.methods.REGISTRY[key].passes
+        if key == "tea":
+            forwards, backwards = forwards + 18, backwards + 18
+        assert declared == (f"{forwards}F+{backwards}B" if backwards else f"{forwards}F")
+
+
+@pytest.mark.parametrize("key", ["tent", "s-fret", "g-fret", "eta", "tsd"])
+def test_a_late_step_does_what_an_early_one_does(key: str) -> None:
+    """Cost does not grow with the stream: the same operators, the same memory."""
+    a = ready(key)
+    for n in range(1, 6):
+        a(images(n, 4))
+    early = count(a.model.net, lambda: a(images(6, 4)))
+    for n in range(7, 60):
+        a(images(n, 4))
+    late = count(a.model.net, lambda: a(images(60, 4)))
+    assert sum(late.operators.values()) <= 1.02 * sum(early.operators.values()) + 5
+
+
+def test_fewer_operators_than_the_floor() -> None:
+    """The optimiser is one kernel, not a loop over the tensors: a step of Tent does less than one
+    written by hand."""
+    net = confident_net()
+    a, by_hand = ready("tent", net), floor_step(net)
+    by_hand(images())
+    ours = count(a.model.net, lambda: a(images(1)))
+    theirs = count(net, lambda: by_hand(images(1)))
+    assert sum(ours.operators.values()) < 0.6 * sum(theirs.operators.values())
+    assert ours.operators["convolution_backward"] == theirs.operators["convolution_backward"]
+
+
+def test_g_fret_needs_the_memory_of_tent() -> None:
+    tent, g_fret = ready("tent"), ready("g-fret")
+    first = peak_bytes(lambda: tent(images(1, 64)), CPU)
+    second = peak_bytes(lambda: g_fret(images(1, 64)), CPU)
+    assert second < 1.05 * first
+
+
+def test_the_graph_is_kept_only_where_something_learns() -> None:
+    """Activations of a frozen beginning are not kept: less memory with the last norms only."""
+    everything, last = ready("tent"), ready("tent", last_norms=2)
+    assert len(last.adapted) == 4
+    full = peak_bytes(lambda: everything(images(1, 64)), CPU)
+    part = peak_bytes(lambda: last(images(1, 64)), CPU)
+    assert part < 0.5 * full
+    forward = count(last.model.net, lambda: last(images(1)))
+    assert forward.operators["convolution_backward"] <= 2
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True])
+def test_last_norms_must_be_positive(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="last_norms"):
+        fretta.adapt(confident_net(), "tent", last_norms=wrong)
+
+
+def test_in_place_the_weights_are_not_copied() -> None:
+    net = load("cifar:resnet18", num_classes=10)
+    size = sum(p.numel() * p.element_size() for p in net.parameters())
+    made: list[fretta.Adapter] = []
+    x = images(0, 2)
+    with torch.no_grad():
+        net.eval()(x)
+    used = peak_bytes(lambda: made.append(fretta.adapt(net, "tent", inplace=True)), CPU)
+    assert used < 0.01 * size
+    copied = peak_bytes(lambda: made.append(fretta.adapt(net, "tent")), CPU)
+    assert copied > 0.9 * size
+    assert all(
+        p is q for p, q in zip(made[0].model.net.parameters(), net.parameters(), strict=True)
+    )
+
+
+# ---- layout --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["source", "bn", "tent", "s-fret", "g-fret", "sar", "tipi", "tea"])
+def test_the_layout_changes_rounding_only(key: str) -> None:
+    runs = []
+    for layout in ("contiguous", "channels_last"):
+        a = ready(key, layout=layout)
+        runs.append(torch.stack([a(images(n)) for n in (1, 2)]))
+    scale = runs[0].abs().max()
+    assert (runs[0] - runs[1]).abs().max() < 2e-3 * scale
+
+
+def test_which_layout_is_chosen() -> None:
+    def chosen(net: nn.Module, wanted: str = "auto", free: bool = True) -> Any:
+        return compute.choose_layout(net, wanted, free)
+
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    grouped = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4))
+    assert chosen(plain) is torch.channels_last
+    assert chosen(plain, free=False) is None
+    assert chosen(grouped) is None
+    assert chosen(nn.Linear(3, 4)) is None
+    assert chosen(plain, "contiguous") is None
+    assert chosen(grouped, "channels_last") is torch.channels_last
+    with pytest.raises(ConfigError, match="layout='nhwc' is unknown"):
+        chosen(plain, "nhwc")
+
+
+def test_the_users_model_keeps_its_layout() -> None:
+    net = confident_net()
+    fretta.adapt(net, "tent")(images())
+    assert all(p.is_contiguous() for p in net.parameters())
+
+
+# ---- precision -----------------------------------------------------------------------------------
+
+
+def test_precision_is_refused_where_it_would_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "_survives_bfloat16", lambda: False)
+    with pytest.raises(ConfigError, match="ONEDNN_MAX_CPU_ISA"):
+        fretta.adapt(confident_net(), "tent", precision="bfloat16")
+    with pytest.raises(ConfigError, match="precision='fp8' is unknown"):
+        fretta.adapt(confident_net(), "tent", precision="fp8")
+
+
+BFLOAT16 = """
+import torch, fretta
+from fretta.models import load
+torch.manual_seed(0)
+net = load("cifar:resnet20", num_classes=10)
+for key in ("bn", "tent", "g-fret"):
+    exact, coarse = fretta.adapt(net, key), fretta.adapt(net, key, precision="bfloat16")
+    for n in range(2):
+        x = torch.randn(16, 3, 32, 32)
+        a, b = exact(x), coarse(x)
+    assert b.dtype is torch.float32
+    assert not torch.equal(a, b)
+    assert (a - b).abs().max() < 0.1 * a.abs().max(), key
+"""
+
+
+@pytest.mark.slow
+def test_bfloat16_stays_near() -> None:
+    # without the matrix instructions that some virtual machines announce and cannot run
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    command = [sys.executable, "-c", BFLOAT16]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+
+
+# ---- compiled blocks -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("key", ["tent", "g-fret"])
+def test_compiled_blocks_give_the_same_numbers(key: str) -> None:
+    torch.manual_seed(0)
+    net = build("resnet-like")
+    plain = fretta.adapt(net, key)
+    compiled = fretta.adapt(net, key, compile="aot_eager")
+    for n in range(3):
+        x = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(n))
+        assert torch.allclose(plain(x), compiled(x), atol=1e-4)
+    assert compiled.adapted == plain.adapted
+    assert compiled.health is not None
+    assert not any(hasattr(m, "_orig_mod") for m in net.modules())
+
+
+# ---- decisions on the device ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decide as on an accelerator: without asking the host before the update."""
+    monkeypatch.setattr(optim, "_asynchronous", lambda tensor: True)
+
+
+@pytest.mark.parametrize("key", ["tent", "eta", "eata", "g-fret", "tsd"])
+def test_deciding_on_the_device_gives_the_same_numbers(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> Tensor:
+        a = ready(key, **({"e_margin": 0.3} if key in ("eta", "eata") else {}))
+        return torch.stack([a(images(n)) for n in range(1, 5)])
+
+    asked = run()
+    monkeypatch.setattr(optim, "_asynchronous", lambda tensor: True)
+    assert torch.equal(run(), asked)
+
+
+def nobody(self: Any, logits: Tensor, *_: Any) -> Tensor:
+    return torch.zeros(len(logits), dtype=torch.bool)
+
+
+@pytest.mark.usefixtures("asynchronous")
+@pytest.mark.parametrize("key", ["eta", "eata", "g-fret"])
+def test_nothing_kept_moves_nothing_on_a_device(key: str) -> None:
+    a = ready(key)
+    before = {name: p.detach().clone() for name, p in a.model.adapted.items()}
+    moments = [v["exp_avg"].clone() for v in a.method.descent.state.values()]
+    assert moments
+    with pytest.MonkeyPatch.context() as patch:
+        name = "_reliable" if key == "g-fret" else "_select"
+        patch.setattr(type(a.method), name, nobody)
+        a(images(3))
+    assert all(torch.equal(p, before[name]) for name, p in a.model.adapted.items())
+    later = [v["exp_avg"] for v in a.method.descent.state.values()]
+    assert all(torch.equal(x, y) for x, y in zip(moments, later, strict=True))
+
+
+@pytest.mark.usefixtures("asynchronous")
+def test_an_overflow_moves_nothing_on_a_device() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = optim.Optim("adam", 0.1, 0.9).build([parameter])
+    optim.update(optimizer, parameter.sum())
+    moved = parameter.detach().clone()
+    with pytest.warns(FrettaWarning, match="not finite"):
+        optim.update(optimizer, (parameter * torch.inf).sum())
+    assert torch.equal(parameter, moved)
+    optim.update(optimizer, parameter.sum())
+    assert not torch.equal(parameter, moved)
+
+
+# ---- the bench itself ----------------------------------------------------------------------------
+
+
+def test_bench_times_everybody() -> None:
+    net = build("resnet-like")
+    x = torch.randn(8, 3, 16, 16)
+    timings = {t.name: t for t in bench(net, x, ["source", "tent", "tsd"], rounds=3)}
+    assert list(timings) == ["forward", "floor", "floor (all parameters)", "source", "tent", "tsd"]
+    assert timings["floor"].ratio == 1
+    assert timings["tsd"].own_ratio is not None
+    assert timings["tent"].own_ratio is None
+    assert (timings["tent"].forwards, timings["tent"].backwards) == (1, 1)
+    assert all(t.milliseconds > 0 and t.peak_mib > 0 for t in timings.values())
+    with pytest.raises(ConfigError, match="rounds"):
+        bench(net, x, ["tent"], rounds=0)
