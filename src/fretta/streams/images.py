@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
+ALPHAS = ("drop", "white")
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 
 # Everything Pillow's decoders are known to raise on damaged files.
@@ -52,6 +53,7 @@ class Decoding:
     interpolation: str = "bilinear"
     exif: bool = False  # turn the image as its EXIF tag says; the published pipelines do not
     crop_ratio: float = 0.875
+    alpha: str = "drop"  # as convert("RGB") does; "white" shows transparent pixels on white
 
     def __post_init__(self) -> None:
         check_size(self.size)
@@ -64,6 +66,8 @@ class Decoding:
             )
         if not 0 < self.crop_ratio <= 1:
             raise ConfigError(f"crop_ratio={self.crop_ratio}; a value in (0, 1] is expected")
+        if self.alpha not in ALPHAS:
+            raise ConfigError(f"alpha={self.alpha!r}; one of {', '.join(ALPHAS)} is expected")
 
 
 def _pillow() -> Any:
@@ -74,28 +78,53 @@ def _pillow() -> Any:
     return Image
 
 
-def decode(path: str, how: Decoding) -> NDArray[np.uint8]:
-    """One image as (H, W, 3) uint8; DataError with the path where that is impossible."""
+def decode(path: str, how: Decoding, notes: list[str] | None = None) -> NDArray[np.uint8]:
+    """One image as (H, W, 3) uint8; DataError with the path where that is impossible.
+
+    `notes` gets what is worth saying about the file: that only its first frame was taken.
+    """
     pillow = _pillow()
     try:
         with pillow.open(path) as image:
+            frames = getattr(image, "n_frames", 1) if notes is not None else 1
             image.load()
-            return np.array(_fitted(_rgb(image, how.exif), how), dtype=np.uint8)
+            pixels = np.array(_fitted(_rgb(image, how), how), dtype=np.uint8)
+        if notes is not None and frames > 1:
+            notes.append(f"first of {frames} frames")
+        return pixels
     except (*_BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
 
 
-def _rgb(image: Image.Image, exif: bool) -> Image.Image:
-    if exif:
+def _rgb(image: Image.Image, how: Decoding) -> Image.Image:
+    if how.exif:
         from PIL import ImageOps
 
         image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):  # 16-bit gray: keep the high byte; convert() would clip
-        high = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
-        image = _pillow().fromarray(high)
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _deep(image)
+    see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
+    if see_through and how.alpha == "white":
+        image = image.convert("RGBA")
+        ground = _pillow().new("RGBA", image.size, "white")
+        return _pillow().alpha_composite(ground, image).convert("RGB")  # type: ignore[no-any-return]
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # the direct way warns; the colours are the same
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _deep(image: Image.Image) -> Image.Image:
+    """Gray of 16 bits: keep the high byte; convert() would clip at 255."""
+    values = np.asarray(image)
+    if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
+        raise ValueError(
+            f"its values are {values.dtype} from {values.min()} to {values.max()}, and which of"
+            " them is white is unknown; save it with 8 or 16 bits"
+        )
+    high = (values.astype(np.uint32) >> 8).astype(np.uint8)
+    if image.mode == "I" and values.max() <= 0xFF:  # 8-bit values in a wide file
+        high = values.astype(np.uint8)
+    return _pillow().fromarray(high)  # type: ignore[no-any-return]
 
 
 def _fitted(image: Image.Image, how: Decoding) -> Image.Image:

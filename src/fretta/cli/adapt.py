@@ -1,0 +1,264 @@
+"""`fretta adapt`: a model, a folder of images, and everything written down."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..errors import ConfigError
+from .app import console
+
+if TYPE_CHECKING:
+    from ..deploy import Outcome
+
+EVERY = 10.0  # seconds between lines where there is no terminal
+
+
+def say(line: str) -> None:
+    """One line, not broken: it may be a path or go to a file."""
+    console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(adapt)
+
+
+def adapt(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="timm:NAME, torchvision:NAME, hf:FOLDER, module:factory; or digits, or a weights"
+            " file with its card."
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Option(help="A folder, a text file with a path per line, or - for paths on stdin."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")],
+    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "g-fret",
+    weights: Annotated[
+        str | None, typer.Option(help="A .safetensors file, or a torch file of tensors only.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="A name per line, a JSON list, or {number: name} / config.json."),
+    ] = None,
+    guard: Annotated[
+        str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")
+    ] = "rollback",
+    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 64,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Hyper-parameter, as lr=1e-3 (several times).")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in --out.")] = False,
+    shuffle: Annotated[
+        bool | None,
+        typer.Option(
+            "--shuffle/--no-shuffle",
+            help="Default: a folder with folders of images is shuffled, all else keeps its order.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the shuffle.")] = 0,
+    limit: Annotated[int | None, typer.Option(help="Only so many images.")] = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
+    ] = False,
+    compare_source: Annotated[
+        bool,
+        typer.Option(
+            "--compare-source",
+            help="Source model on every image, not one in eight: one more forward per batch."
+            " Always so where folders name the classes.",
+        ),
+    ] = False,
+    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="The library's own weights (needs a network).")
+    ] = False,
+    head: Annotated[str | None, typer.Option(help="Name of the head, if it is not found.")] = None,
+    size: Annotated[int | None, typer.Option(help="Image size; else what the model says.")] = None,
+    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
+    fit: Annotated[str | None, typer.Option(help="crop (centre) or squash.")] = None,
+    alpha: Annotated[
+        str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
+    ] = "white",
+    source: Annotated[
+        Path | None, typer.Option(help="Folder of source images, for methods that need some.")
+    ] = None,
+    statistics: Annotated[
+        int, typer.Option(help="Latest images that give the written weights their statistics.")
+    ] = 512,
+    root: Annotated[
+        Path | None, typer.Option(help="Folder the paths of a list are relative to, and stay in.")
+    ] = None,
+    allow_outside: Annotated[
+        bool, typer.Option("--allow-outside", help="Follow paths and links that lead elsewhere.")
+    ] = False,
+    null: Annotated[
+        bool, typer.Option("--null", help="Paths are separated by NUL, as find -print0 does.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Threads that decode images.")] = 2,
+    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
+) -> None:
+    """Adapt a model along your images; predictions, health, weights and a summary in --out."""
+    from ..deploy import Plan, Session
+    from .run import _numbers, _settings
+
+    if resume and force:
+        raise ConfigError("--resume goes on and --force starts anew; give one of them")
+    plan = Plan(
+        model=model,
+        data=data,
+        out=out,
+        method=method,
+        weights=weights,
+        num_classes=num_classes,
+        pretrained=pretrained,
+        hyperparameters=_settings(set_ or []),
+        guard=guard,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        limit=limit,
+        labels=labels,
+        size=size,
+        mean=tuple(_numbers(mean)) if mean else None,
+        std=tuple(_numbers(std)) if std else None,
+        fit=fit,
+        alpha=alpha,
+        head=head,
+        source=source,
+        compare_source=compare_source,
+        statistics=statistics,
+        skip_unreadable=skip_unreadable,
+        root=root,
+        allow_outside=allow_outside,
+        null=null,
+        device=device,
+        workers=workers,
+        checkpoint_seconds=checkpoint,
+    )
+    with _signals() as received, _progress() as show:
+        session = Session(
+            plan,
+            resume=resume,
+            force=force,
+            stopped=lambda: bool(received),
+            on_start=show.start,
+            on_batch=show.batch,
+            on_remark=lambda text: say(f"note: {text}"),
+        )
+        outcome = session.run()
+    _tell(outcome)
+    if received and not outcome.complete:
+        raise typer.Exit(128 + received[0])
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM finish the batch and write everything; a second one ends at once."""
+    received: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        say("stopping after this batch; once more to stop at once")
+
+    try:
+        old = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+class _Show:
+    """A bar with images per second and the time left; a line now and then elsewhere."""
+
+    def __init__(self, bar: Progress | None) -> None:
+        self.bar, self.task = bar, None if bar is None else bar.add_task("", total=None, rate="")
+        self.total: int | None = None
+        self.first, self.begin, self.told = 0, time.monotonic(), time.monotonic()
+
+    def start(self, opened: Any, tally: Any) -> None:
+        say(f"model   {opened.spec}, {len(opened.labels.names):,} classes")
+        say(f"labels  {opened.labels.origin}")
+        say(f"images  {opened.intake.text()}")
+        self.total, self.first = opened.total, tally.files
+        if tally.files:
+            say(f"resumed after {tally.files:,} images")
+        self.begin = self.told = time.monotonic()
+
+    def batch(self, tally: Any) -> None:
+        spent = max(time.monotonic() - self.begin, 1e-9)
+        rate = (tally.files - self.first) / spent
+        if self.bar is not None and self.task is not None:
+            done = f"{tally.files:,}" + (f"/{self.total:,}" if self.total else "")
+            ending = ", writing the weights" if tally.files == self.total else ""
+            self.bar.update(
+                self.task,
+                completed=tally.files,
+                total=self.total,
+                rate=f"{done} images, {rate:.0f}/s{ending}",
+            )
+        elif time.monotonic() - self.told >= EVERY:
+            self.told = time.monotonic()
+            left = "" if self.total is None else f" of {self.total:,}"
+            rest = "" if self.total is None else f", {(self.total - tally.files) / rate:.0f} s left"
+            say(f"{tally.files:,}{left} images, {rate:.0f}/s{rest}")
+
+
+@contextmanager
+def _progress() -> Iterator[_Show]:
+    if not console.is_terminal:
+        yield _Show(None)
+        return
+    columns = (TextColumn("adapting"), BarColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        yield _Show(bar)
+
+
+def _tell(outcome: Outcome) -> None:
+    from ..deploy.page import percent, verdict
+
+    t = outcome.tally
+    left_out = f", {t.unreadable:,} files unreadable" if t.unreadable else ""
+    batches = f"{t.batches:,} batch" + ("" if t.batches == 1 else "es")
+    say(f"\n{t.images:,} images in {batches}{left_out}")
+    if outcome.accuracy is not None:
+        before, after = percent(outcome.source_accuracy), percent(outcome.accuracy)
+        say(f"accuracy: {before} before, {after} after")
+    if t.compared:
+        say(f"changed: {percent(t.changed / t.compared)} of {t.compared:,} predictions compared")
+    if verdict(outcome):
+        say(verdict(outcome))
+    done = outcome.exported
+    if done is not None:
+        plain = f"the written weights agree with {percent(done.agreement)} of the predictions"
+        if done.accuracy is not None:
+            plain += f", accuracy {percent(done.accuracy)}"
+        say(f"{plain} ({done.checked:,} images checked)")
+    if not outcome.complete:
+        say("stopped before the end; the same command with --resume goes on")
+    if t.images:
+        weights = ", weights" if done is not None else ""
+        say(f"wrote predictions, health{weights} and {outcome.out / 'summary.html'}")

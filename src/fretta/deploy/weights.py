@@ -1,0 +1,67 @@
+"""The adapted model as plain weights: the user's key names, running statistics of the new images.
+
+While adapting, batch norms use the statistics of each batch. A deployed model sees one image at a
+time, so it gets running statistics measured on the latest images, and then any code that can load
+the original weights can load these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from ..adapter import Adapter
+from ..parts.features import logits_of
+from .feed import read_batches
+from .opened import Opened
+from .outputs import write_whole
+from .plan import Plan
+from .result import Exported
+from .tally import Tally
+
+
+def write_weights(
+    path: Path, adapter: Adapter, opened: Opened, plan: Plan, tally: Tally
+) -> Exported:
+    """Write the weights, and check the plain model on images spread over the whole run."""
+    used = 0
+
+    def images() -> Iterator[Tensor]:
+        nonlocal used
+        for positions, x in _read(tally.recent, opened, plan):
+            used += len(positions)
+            yield x
+
+    module = adapter.export(images())
+    # clones: tensors that share memory are refused by the format, and loading needs both names
+    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
+    write_whole(path, save(tensors, {"format": "pt"}))
+    return _checked(module, used, opened, plan, tally)
+
+
+def _read(names: list[str], opened: Opened, plan: Plan) -> Iterator[tuple[list[int], Tensor]]:
+    paths = [opened.listing.path(name) for name in names]
+    how = opened.intake.decoding
+    for positions, pixels in read_batches(paths, how, plan.batch_size, plan.workers):
+        yield positions, opened.intake.apply(pixels, opened.device)
+
+
+def _checked(module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Tally) -> Exported:
+    entries = sorted(tally.spread, key=lambda entry: entry[1])
+    same = right = seen = labelled = 0
+    with torch.inference_mode():
+        for positions, x in _read([entry[1] for entry in entries], opened, plan):
+            classes = logits_of(module(x), len(x)).argmax(1).tolist()
+            for position, number in zip(positions, classes, strict=True):
+                _, _, before, truth = entries[position]
+                seen += 1
+                same += number == before
+                labelled += truth >= 0
+                right += number == truth
+    return Exported(
+        used, seen, same / seen if seen else None, right / labelled if labelled else None
+    )

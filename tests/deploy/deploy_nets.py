@@ -1,0 +1,48 @@
+"""Small images, and a network small enough for hundreds of runs: `deploy_nets:tiny`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+NAMES = ("ant", "bee", "cat", "dog")
+
+
+def save_images(folder: Path, count: int, side: int = 16) -> list[Path]:
+    """`count` images in the folder, each different."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.RandomState(count)
+    paths = [folder / f"{number:03d}.png" for number in range(count)]
+    for path in paths:
+        base = random.randint(0, 200, (1, 1, 3))
+        pixels = (base + random.randint(0, 56, (side, side, 3))).astype(np.uint8)
+        Image.fromarray(pixels).save(path)
+    return paths
+
+
+def tiny(num_classes: int = 4, channels: int = 3) -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU()),
+        *(nn.Conv2d(8, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, num_classes)),
+    )
+
+
+def gray() -> nn.Module:
+    return tiny(channels=1)
+
+
+def write_weights(path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = tiny()
+        for layer in net.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                nn.init.uniform_(layer.weight, 0.5, 1.5)
+                layer.running_mean.uniform_(-0.3, 0.3)  # type: ignore[operator, union-attr]
+    save_file(net.state_dict(), path)

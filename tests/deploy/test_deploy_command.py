@@ -1,0 +1,124 @@
+"""`fretta adapt` as a user types it: on folders and pipes, interrupted and killed."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deploy_nets import save_images
+from typer.testing import CliRunner
+
+from fretta.cli import app
+from fretta.deploy import Plan, Session
+
+Make = Callable[..., Plan]
+
+
+def words(plan: Plan, *more: str) -> list[str]:
+    return [
+        *("adapt", "--model", plan.model, "--weights", str(plan.weights), "--data", plan.data),
+        *("--out", str(plan.out), "--method", plan.method, "--labels", str(plan.labels)),
+        *("--size", "16", "--mean", "0.5,0.5,0.5", "--std", "0.25,0.25,0.25"),
+        *("--batch-size", "8", "--set", "lr=0.01", "--device", "cpu", "--statistics", "16", *more),
+    ]
+
+
+def test_a_folder(plan: Make) -> None:
+    done = CliRunner().invoke(app, words(plan()), catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "44 images in 6 batches" in done.output
+    assert "labels  the file labels.txt" in done.output
+    assert re.search(r"estimated without labels: [+-]\d", done.output)
+    assert re.search(r"the written weights agree with \d+\.\d % of the predictions", done.output)
+    assert (plan().out / "summary.html").is_file()
+
+
+def test_paths_from_a_pipe(plan: Make, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(images)
+    names = "\n".join(sorted(os.listdir(images))[:10])
+    done = CliRunner().invoke(app, words(plan(data="-")), input=names, catch_exceptions=False)
+    assert "10 images in 2 batches" in done.output
+    assert done.exit_code == 0
+    other = plan(data="-", out=plan().out / "b")
+    with pytest.raises(Exception, match="lies outside"):
+        CliRunner().invoke(app, words(other), input="../x.png", catch_exceptions=False)
+
+
+def test_both_resume_and_force_is_a_mistake(plan: Make) -> None:
+    with pytest.raises(Exception, match="give one of them"):
+        CliRunner().invoke(app, words(plan(), "--resume", "--force"), catch_exceptions=False)
+
+
+def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
+    save_images(tmp_path / "images", 6)
+    line = ["adapt", "--model", "digits", "--data", str(tmp_path / "images"), "--device", "cpu"]
+    done = CliRunner().invoke(app, [*line, "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert "images  squashed to 32×32 pixels" in done.output
+    assert "labels  the card of the weights" in done.output
+
+
+# ---- in a process of its own --------------------------------------------------------------------
+
+FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
+
+
+def start(plan: Plan, *more: str) -> subprocess.Popen[str]:
+    here = str(Path(__file__).parent)
+    return subprocess.Popen(
+        [sys.executable, "-m", "fretta.cli", *words(plan, "--checkpoint", "0", *more)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def until_rows(process: subprocess.Popen[str], out: Path, rows: int) -> None:
+    """Wait until the table has so many rows."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        file = out / "predictions.csv"
+        if file.is_file() and file.read_bytes().count(b"\n") > rows:
+            return
+        time.sleep(0.01)
+    raise AssertionError(process.communicate()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_ended_by_a_signal_and_resumed(plan: Make, images: Path, number: signal.Signals) -> None:
+    """Paths come through a pipe, so the process is known to be at work when it is ended."""
+    names = [f"{name}\n" for name in sorted(os.listdir(images))]
+    whole, part = (plan(data="-", root=images, out=images.parent / n) for n in ("whole", "part"))
+    root = ["--root", str(images)]
+    Session(whole, stdin=io.BytesIO("".join(names).encode())).run()
+
+    process = start(part, *root)
+    assert process.stdin is not None
+    process.stdin.write("".join(names[:20]))
+    process.stdin.flush()
+    until_rows(process, part.out, 16)
+    process.send_signal(number)  # it waits for the rest of the third batch
+    said = process.communicate()[0]
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 128 + number
+        assert "--resume goes on" in said
+        assert "Traceback" not in said
+
+    process = start(part, *root, "--resume")
+    said = process.communicate("".join(names))[0]
+    assert process.returncode == 0, said
+    assert "resumed after" in said
+    for name in FILES:
+        assert (part.out / name).read_bytes() == (whole.out / name).read_bytes()

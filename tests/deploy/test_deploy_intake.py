@@ -1,0 +1,114 @@
+"""How images are prepared and what classes are called: found where models carry it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from deploy_nets import gray, tiny
+from PIL import Image
+
+from fretta.deploy.intake import find_intake
+from fretta.deploy.labels import Labels, find_labels, truth_of
+from fretta.errors import ConfigError
+from fretta.models import load, load_source
+
+
+def test_timm_models_carry_theirs() -> None:
+    net = load("timm:resnet18", num_classes=5)
+    found = find_intake(net, "timm:resnet18")
+    assert (found.decoding.size, found.decoding.fit) == (224, "crop")
+    assert found.decoding.crop_ratio == net.pretrained_cfg["crop_pct"]  # type: ignore[index, union-attr]
+    assert found.decoding.exif
+    assert found.decoding.alpha == "white"
+    assert not find_labels(net, 5, None).known
+    names = find_labels(load("timm:resnet18"), 1000, None)
+    assert names.names[1].startswith("goldfish")
+    assert names.of_folder()["n01443537"] == 1
+
+
+def test_torchvision_presets() -> None:
+    found = find_intake(load("torchvision:resnet18"), "torchvision:resnet18")
+    assert (found.decoding.size, found.decoding.crop_ratio) == (224, 0.875)
+    assert found.preprocessing.mean == (0.485, 0.456, 0.406)
+
+
+def test_a_card_knows_and_the_user_wins() -> None:
+    net, card = load_source("digits")
+    found = find_intake(net, card.model)
+    assert found.preprocessing.to_json() == card.preprocessing
+    assert found.origin == "the card"
+    other = find_intake(net, card.model, size=48)
+    assert (other.decoding.size, other.origin) == (48, "the card; as given: size")
+    assert find_labels(net, 10, None).names == [str(digit) for digit in range(10)]
+
+
+HF: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"size": {"height": 32, "width": 32}}, (32, "squash", 0.875)),
+        ({"size": 48}, (48, "squash", 0.875)),
+        (
+            {"size": {"shortest_edge": 40}, "do_center_crop": True, "crop_size": 32},
+            (32, "crop", 0.8),
+        ),
+    ],
+)
+def test_hugging_face_configs(tmp_path: Path, changes: dict[str, Any], expected: Any) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**HF, **changes}))
+    how = find_intake(tiny(), f"hf:{tmp_path}").decoding
+    assert (how.size, how.fit, how.crop_ratio) == expected
+    assert how.interpolation == "bicubic"
+
+
+def test_what_is_not_known_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--size and --mean and --std"):
+        find_intake(tiny(), "deploy_nets:tiny")
+    with pytest.raises(ConfigError, match="say it with --std"):
+        find_intake(tiny(), "deploy_nets:tiny", size=8, mean=(0.5,) * 3)
+    scaled = {**HF, "size": 32, "rescale_factor": 1 / 127.5}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaled))
+    with pytest.raises(ConfigError, match="is not known"):
+        find_intake(tiny(), f"hf:{tmp_path}")
+
+
+def test_a_model_of_gray_images() -> None:
+    found = find_intake(gray(), "deploy_nets:gray", size=4, mean=(0.0,), std=(1.0,))
+    pixels = np.random.RandomState(0).randint(0, 256, (4, 4, 3)).astype(np.uint8)
+    x = found.apply(torch.from_numpy(pixels).permute(2, 0, 1)[None], torch.device("cpu"))
+    expected = np.asarray(Image.fromarray(pixels).convert("L"))
+    assert x.shape == (1, 1, 4, 4)
+    assert (x[0, 0].mul(255).round().numpy() == expected).all()
+
+
+class Config:
+    def __init__(self, names: dict[int, str]) -> None:
+        self.id2label = names
+
+
+def test_labels_of_a_config() -> None:
+    net = tiny(2)
+    net.config = Config({1: "bee", 0: "ant"})  # type: ignore[assignment]
+    assert find_labels(net, 2, None).names == ["ant", "bee"]
+    net.config = Config({0: "LABEL_0", 1: "LABEL_1"})  # type: ignore[assignment]
+    assert not find_labels(net, 2, None).known  # placeholders
+
+
+def test_when_folders_name_the_classes() -> None:
+    labels = Labels(["ant", "bee"], "a file")
+    assert truth_of(["x/Ant/1.png", "y/ant/2.png", "bee/3.png"], labels)[0] == {
+        "x/Ant": 0,
+        "y/ant": 0,
+        "bee": 1,
+    }
+    assert truth_of(["1.png"], labels) == ({}, "")
+    assert truth_of(["ant/1.png", "cow/1.png"], labels)[0] == {}
+    assert truth_of(["0/1.png"], Labels(["0", "1"], "", known=False))[0] == {}
+    assert truth_of(["a/1.png"], Labels(["a", "A"], "a file"))[0] == {}  # which of the two?
