@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,14 @@ def test_wrong_weights_leave_the_model_alone(tmp_path: Path) -> None:
     with pytest.raises(WeightsError):
         fretta.models.load_weights(net, tmp_path / "w.safetensors")
     assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_bytes_called_pt_are_refused(seed: int, tmp_path: Path) -> None:
+    """A damaged or foreign file ends in a WeightsError, never in an error from inside torch."""
+    chance = random.Random(seed)
+    start = (b"", b"\x80\x02", b"\x80\x02}q\x00(", b"PK\x03\x04")[seed % 4]
+    file = tmp_path / "junk.pt"
+    file.write_bytes(start + bytes(chance.randrange(256) for _ in range(60)))
+    with pytest.raises(WeightsError, match=r"refused|cannot be read|not a state dict|holds a"):
+        fretta.models.load("cifar:resnet20", weights=file, num_classes=10)

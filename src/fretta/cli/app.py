@@ -18,12 +18,13 @@ console = Console()
 
 
 def fail(message: str) -> None:
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", highlight=False)
+    line = f"[bold red]error:[/] {escape(message)}"
+    Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
 def say(line: str) -> None:
-    """One line, as it is."""
-    console.print(escape(line), highlight=False)
+    """One line, as it is: a path that is copied from it must be whole."""
+    console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 def table(*columns: str) -> Table:

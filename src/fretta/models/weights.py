@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -49,7 +50,10 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             " can execute code. If you trust it, save its state_dict() as safetensors where it was"
             f" made. torch says: {str(error).splitlines()[0]}"
         ) from error
-    except (RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as error:
+    except (
+        *(RuntimeError, EOFError, zipfile.BadZipFile, ValueError),
+        *(struct.error, LookupError, TypeError, AttributeError),  # any bytes called .pt
+    ) as error:
         raise WeightsError(f"{str(file)!r} cannot be read as a torch file: {error}") from error
     return _state_dict(content, file)
 
