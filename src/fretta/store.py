@@ -3,6 +3,7 @@
     STORE/records/<key>.json       the record: small, everything a table needs
     STORE/details/<key>.json       what figures need; written first, so a record is always complete
     STORE/checkpoints/<key>.pt     of runs in flight; gone when the record is there
+    STORE/analyses/<name>.json     what `fretta analyze` measured; figures draw it
 
 A store is a folder, or any fsspec URL (`s3://bucket/results`) for workers on several machines.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 
 from .errors import MissingExtraError, StoreError
 from .files import replace_file
-from .records import Record
+from .records import Record, canonical
 
 
 class _Files(Protocol):
@@ -103,6 +105,11 @@ class _Remote:
             self.fs.rm_file(f"{self.root}/{name}")
 
 
+def check_analysis_name(name: str) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise StoreError(f"an analysis cannot be called {name!r}; use a-z, 0-9 and dashes")
+
+
 class Store:
     """Records by key. Opening one costs nothing; `check` finds out whether it can be written."""
 
@@ -173,6 +180,31 @@ class Store:
                 continue
             if record is not None:
                 yield record
+
+    # ---- analyses --------------------------------------------------------------------------------
+
+    def put_analysis(self, name: str, content: dict[str, Any]) -> None:
+        """Keep what an analysis measured; one of the same name is replaced."""
+        check_analysis_name(name)
+        self._files.write(f"analyses/{name}.json", canonical(content).encode())
+
+    def analyses(self, damaged: list[str] | None = None) -> list[dict[str, Any]]:
+        """All sound analyses by name, each with its "name"; messages about others as above."""
+        found = []
+        for file in sorted(n for n in self._files.names("analyses") if n.endswith(".json")):
+            content = self._files.read(f"analyses/{file}")
+            try:
+                loaded = json.loads(content or b"")
+                if not isinstance(loaded, dict) or not isinstance(loaded.get("kind"), str):
+                    raise ValueError("it does not say its kind")
+            except ValueError as error:
+                message = f"{self.where}/analyses/{file} is damaged: {error}"
+                if damaged is None:
+                    raise StoreError(message) from error
+                damaged.append(message)
+                continue
+            found.append({**loaded, "name": file.removesuffix(".json")})
+        return found
 
     # ---- checkpoints of runs in flight -----------------------------------------------------------
 

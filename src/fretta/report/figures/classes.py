@@ -1,0 +1,107 @@
+"""Who got worse? The change of each class against the source model."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import ReportData
+from ..palette import BLUE, RED
+from .base import WIDTH, Figure, Value, plain
+from .canvas import SMALL, Canvas
+from .panels import Panel, summed
+
+MOST = 11  # methods
+WIDE = 12  # classes with a column of their own; of more, the extremes
+
+
+def class_accuracy(panel: Panel, data: ReportData, label: str) -> NDArray[np.float64] | None:
+    """Accuracy per class over all domains and seeds; NaN for classes that do not occur."""
+    seen = summed(data, panel.runs[label], "class_seen")
+    right = summed(data, panel.runs[label], "class_right")
+    if not seen or not right:
+        return None
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result: NDArray[np.float64] = np.where(seen[0] > 0, right[0] / seen[0], np.nan)
+    return result
+
+
+def build(panel: Panel, data: ReportData) -> Figure | None:
+    if "source" not in panel.runs:
+        return None
+    source = class_accuracy(panel, data, "source")
+    if source is None:
+        return None
+    change: dict[str, NDArray[np.float64]] = {}
+    for label in panel.chosen(MOST + 1):
+        mine = class_accuracy(panel, data, label)
+        if label != "source" and mine is not None and len(mine) == len(source):
+            change[label] = 100 * (mine - source)
+    if not change:
+        return None
+    shown = extremes(np.nanmean([np.nan_to_num(c) for c in change.values()], axis=0), WIDE)
+    rows: list[list[Value]] = [
+        [int(c), _round(100 * source[c]), *(_round(values[c]) for values in change.values())]
+        for c in range(len(source))
+    ]
+    losses = {k: int((v < 0).sum()) for k, v in change.items()}
+    worst = min(change, key=lambda k: float(np.nanmin(change[k])))
+    which = int(np.nanargmin(change[worst]))
+    few = "" if len(shown) == len(source) else f" Of {len(source)} classes, the extremes are shown."
+    return Figure(
+        name=f"classes-{panel.name}",
+        title=f"Change per class against source: {panel.title}",
+        caption=(
+            f"Percentage points of accuracy that each class gains (blue) or loses (red) against"
+            f" the source model, over all domains, on {panel.about()}. A mean can rise while a"
+            f" class is given up.{few}{panel.left_out(MOST + 1)}"
+        ),
+        alt=(
+            f"The least gain is {float(change[worst][which]):+.1f} points, of class {which}"
+            f" under {plain(worst)}; "
+            + f"{sum(map(bool, losses.values()))} of {len(change)} methods lost on some class."
+        ),
+        group="runs",
+        header=["class", "source %", *(f"{plain(k)}, points" for k in change)],
+        rows=rows,
+        series=[],
+        paint=lambda canvas: _paint(canvas, change, shown),
+        height=40 + 19 * len(change) + 8,
+    )
+
+
+def _round(value: float) -> float | None:
+    return None if not np.isfinite(value) else round(float(value), 2)
+
+
+def extremes(mean: NDArray[np.float64], most: int) -> list[int]:
+    """All classes, or the half that lost most and the half that gained most, in order."""
+    if len(mean) <= most:
+        return list(range(len(mean)))
+    ranked = np.argsort(mean, kind="stable")
+    return sorted(int(c) for c in [*ranked[: most // 2], *ranked[-(most // 2) :]])
+
+
+def _signed(value: float) -> str:
+    """+12, −0.6, 0"""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:+.0f}" if abs(value) >= 0.95 else f"{value:+.1f}"
+    return "0" if float(text) == 0 else text.replace("-", "−")
+
+
+def _paint(canvas: Canvas, change: dict[str, NDArray[np.float64]], shown: list[int]) -> None:
+    ax = canvas.axes(64, 40, WIDTH - 64 - 8, 19 * len(change))
+    canvas.blank(ax)
+    table = np.array([values[shown] for values in change.values()])
+    top = max(float(np.nanmax(np.abs(table))), 1e-9)
+    canvas.cells(ax, np.clip(table, 0, None) / top, BLUE, most=0.6, gap=1)
+    canvas.cells(ax, np.clip(-table, 0, None) / top, RED, most=0.75, gap=1)
+    for (row, column), value in np.ndenumerate(table):
+        canvas.text(ax, column + 0.5, row + 0.5, _signed(value), ha="center")
+        label = f"{list(change)[row]}, class {shown[column]}: {value:+.1f} points"
+        canvas.point(ax, column + 0.5, row + 0.5, None, label)
+    canvas.names(ax, [i + 0.5 for i in range(len(change))], list(change), "y")
+    ax.set_xticks([i + 0.5 for i in range(len(shown))], [str(c) for c in shown], fontsize=SMALL)
+    ax.xaxis.tick_top()
+    canvas.words(ax, y="class")

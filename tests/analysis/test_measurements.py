@@ -1,0 +1,248 @@
+"""What analyses measure, against the same numbers taken another way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fretta
+from fretta.analysis import Setting, mechanism, redundancy_under_shift, tsne
+from fretta.analysis.losses import Losses
+from fretta.analysis.redundancy import _clustered, means
+from fretta.analysis.tsne import embed, separation, turned
+from fretta.errors import ConfigError, FrettaError, ModelError
+from fretta.streams import Preprocessing, make_stream, open_dataset
+
+SMALL = Setting(limit=40, batch_size=16, methods=("source", "bn", "s-fret"))
+
+
+def naive_nrs(z: torch.Tensor) -> float:
+    """Equation 1, feature by feature."""
+    columns = [c / c.norm() if c.norm() > 0 else c for c in z.double().T]
+    d = len(columns)
+    total = sum(
+        abs(float(a @ b)) for i, a in enumerate(columns) for j, b in enumerate(columns) if i != j
+    )
+    return total / (d * (d - 1))
+
+
+def batches(**options: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    _, card = fretta.models.load_source("digits")
+    preprocessing = Preprocessing.from_json(card.preprocessing)
+    stream = make_stream(open_dataset("digits", **options), batch_size=16, limit=40)
+    return [(preprocessing.apply(b.x), b.y) for b in stream]
+
+
+# ---- losses ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tent", "s-fret", "g-fret", "sar"])
+def test_losses_are_seen_and_change_nothing(name: str) -> None:
+    model, _ = fretta.models.load_source("digits")
+    seen, unseen = fretta.adapt(model, name), fretta.adapt(model, name)
+    for x, _ in batches(corruption="fog", severity=3):
+        with Losses() as losses:
+            logits = seen(x)
+        assert torch.equal(logits, unseen(x))
+        assert len(losses.values) == 1
+        assert np.isfinite(losses.values[0])
+
+
+def test_a_method_that_does_not_learn_has_no_loss() -> None:
+    model, _ = fretta.models.load_source("digits")
+    with Losses() as losses:
+        fretta.adapt(model, "bn")(batches(corruption="fog", severity=3)[0][0])
+    assert losses.values == []
+
+
+# ---- redundancy --------------------------------------------------------------------------------
+
+
+def test_points_are_those_of_the_plain_adapter() -> None:
+    found = redundancy_under_shift(SMALL, ["fog"], [3])
+    model, _ = fretta.models.load_source("digits")
+    adapter = fretta.adapt(model, "s-fret")
+    right, scores = 0, []
+    for x, y in batches(corruption="fog", severity=3):
+        right += int((adapter(x).argmax(1) == y).sum())
+        scores.append(naive_nrs(adapter.features(x)[0]))
+    (point,) = [p for p in found["points"] if p["method"] == "s-fret" and p["severity"] == 3]
+    assert point["images"] == 40
+    assert point["accuracy"] == right / 40
+    # batches of 16, 16 and 8: only full ones are comparable
+    assert point["nrs"] == pytest.approx(np.mean(scores[:2]), rel=1e-5)
+
+
+def test_clean_data_is_severity_0_and_means_are_over_corruptions() -> None:
+    found = redundancy_under_shift(replace(SMALL, methods=["source"]), ["fog", "contrast"], [5, 1])
+    assert [(p["severity"], p["corruption"]) for p in found["points"]] == [
+        *((0.0, "clean"), (1.0, "fog"), (1.0, "contrast"), (5.0, "fog"), (5.0, "contrast"))
+    ]
+    table = means(found)["source"]
+    assert [row["severity"] for row in table] == [0.0, 1.0, 5.0]
+    pair = [p["nrs"] for p in found["points"] if p["severity"] == 5]
+    assert table[-1]["nrs"] == pytest.approx(sum(pair) / 2)
+    assert table[0]["accuracy"] > table[-1]["accuracy"] + 0.3  # the shift is real
+
+
+def test_digits_are_corrupted_with_their_own_constants() -> None:
+    """At the severity of the suite, an image is the one of the suite."""
+    ours = SMALL.shifted(["defocus_blur", "fog"], 3)
+    suite = open_dataset("digits").only(["defocus_blur", "fog"])
+    for a, b in zip(ours.domains, suite.domains, strict=True):
+        assert np.array_equal(a.read(np.arange(3)), b.read(np.arange(3)))
+
+
+def test_the_relation_graph(tmp_path: Path) -> None:
+    found = redundancy_under_shift(replace(SMALL, methods=["source"]), ["fog"], [5])["relation"]
+    graph = np.array(found["clean"])
+    assert sorted(found["features"]) == list(range(found["of"]))
+    assert np.allclose(graph, graph.T)
+    assert graph.min() >= 0
+    d = found["of"]
+    off = graph[~np.eye(d, dtype=bool)]
+    assert off.mean() == pytest.approx(found["nrs"][0], abs=1e-3)
+    assert found["target"] == {"corruption": "fog", "severity": 5}
+
+
+def test_features_that_are_alike_stand_side_by_side() -> None:
+    graph = np.eye(4)
+    for a, b in ((0, 2), (1, 3)):
+        graph[a, b] = graph[b, a] = 0.9
+    order = _clustered(graph).tolist()
+    assert abs(order.index(0) - order.index(2)) == 1
+    assert abs(order.index(1) - order.index(3)) == 1
+
+
+# ---- mechanism ---------------------------------------------------------------------------------
+
+
+def test_the_loss_of_s_fret_is_the_redundancy_of_its_batch() -> None:
+    data = {"name": "digits", "corruption": ["fog", "snow"], "severity": 3}
+    found = mechanism(replace(SMALL, data=data))
+    curve, d = found["curves"]["s-fret"], 64
+    assert found["domains"] == ["fog"] * 3 + ["snow"] * 3
+    assert found["images"] == [16, 16, 8] * 2
+    assert curve["loss"] == pytest.approx([n * d * (d - 1) for n in curve["nrs"]], rel=1e-4)
+    assert found["curves"]["bn"]["loss"] == [None] * 6
+    # the first batch is the same for all that use its statistics; then learning makes a difference
+    nrs = {m: c["nrs"] for m, c in found["curves"].items()}
+    assert nrs["s-fret"][0] == nrs["bn"][0] != nrs["source"][0]
+    assert nrs["s-fret"][-1] < nrs["bn"][-1]
+
+
+def test_hyperparameters_reach_the_methods_that_have_them() -> None:
+    data = {"name": "digits", "corruption": "fog", "severity": 3}
+    still = mechanism(replace(SMALL, data=data, hyperparameters={"lr": 0.0}))["curves"]
+    assert still["s-fret"]["nrs"] == still["bn"]["nrs"]
+
+
+def test_what_diverged_is_a_dash(recwarn: pytest.WarningsRecorder) -> None:
+    data = {"name": "digits", "corruption": "fog", "severity": 3}
+    wild = replace(SMALL, data=data, methods=["tent"], hyperparameters={"lr": 3e38})
+    curve = mechanism(wild)["curves"]["tent"]
+    assert curve["nrs"][0] is not None
+    assert curve["loss"][-1] is None
+    with pytest.raises(ModelError, match="not finite"):
+        tsne(wild, images=20)
+
+
+# ---- t-SNE -------------------------------------------------------------------------------------
+
+
+def test_tsne_of_the_same_images() -> None:
+    data = {"name": "digits", "corruption": ["fog", "contrast"], "severity": 3}
+    setting = replace(SMALL, data=data, methods=["source", "bn"])
+    found = tsne(setting, "contrast", images=30)
+    assert found["domain"] == "contrast"
+    assert len(found["labels"]) == 30
+    for panel in found["panels"]:
+        xy = np.array(panel["xy"])
+        assert xy.shape == (30, 2)
+        assert np.abs(xy).max() == pytest.approx(1, abs=1e-3)
+        assert -1 <= panel["silhouette"] <= 1
+    assert tsne(setting, "contrast", images=30)["panels"] == found["panels"]
+
+
+def test_pictures_are_turned_not_bent() -> None:
+    flat = embed(np.random.default_rng(0).normal(size=(30, 5)), seed=0)
+    angle = np.array([[0.6, 0.8], [0.8, -0.6]])  # a mirror
+    back = turned(flat @ angle, flat)
+    assert back == pytest.approx(flat, abs=1e-9)
+
+
+def test_separation_needs_two_classes() -> None:
+    z = np.array([[1.0, 0], [1, 0.1], [0, 1], [0.1, 1]])
+    assert separation(z, np.zeros(4, dtype=int)) is None
+    value = separation(z, np.array([0, 0, 1, 1]))
+    assert value is not None
+    assert value > 0.8
+
+
+# ---- what cannot work --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ["tnt"]}, "methods .*tnt.* cannot work"),
+        ({"methods": []}, "cannot work"),
+        ({"methods": ["bn", "bn"]}, "each once"),
+        ({"hyperparameters": {"momentun": 1}}, "none of .* has the hyper-parameter momentun"),
+    ],
+)
+def test_settings_that_cannot_work(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(SMALL, **change)
+
+
+@pytest.mark.parametrize(
+    ("corruptions", "severities", "message"),
+    [
+        ([], [1], "empty list"),
+        (["fog"], [], "empty list"),
+        (["smog"], [1], "unknown corruption 'smog'"),
+        (["fog"], [9], "severity"),
+    ],
+)
+def test_shifts_that_cannot_work(
+    corruptions: Sequence[str], severities: Sequence[float], message: str
+) -> None:
+    with pytest.raises(FrettaError, match=message):
+        redundancy_under_shift(SMALL, corruptions, severities)
+
+
+def test_too_few_images_for_a_picture() -> None:
+    with pytest.raises(ConfigError, match="at least 10"):
+        tsne(SMALL, images=3)
+
+
+@pytest.mark.data
+def test_redundancy_grows_with_noise_on_real_images(shared: Path) -> None:
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    setting = Setting(
+        data={"name": "cifar10", "size": 32},
+        model={
+            "spec": "cifar:resnet20",
+            "weights": "cifar10_resnet20.safetensors",
+            "num_classes": 10,
+            "mean": mean,
+            "std": std,
+            "size": 32,
+        },
+        methods=["source", "bn"],
+        root=str(shared / "data"),
+        limit=128,
+    )
+    rows = means(redundancy_under_shift(setting, ["gaussian_noise"], [1, 3, 5]))
+    for method in ("source", "bn"):
+        scores = [row["nrs"] for row in rows[method]]
+        assert scores == sorted(scores)
+    assert all(b["nrs"] < s["nrs"] for s, b in zip(rows["source"], rows["bn"], strict=True))
+    assert rows["bn"][-1]["accuracy"] > rows["source"][-1]["accuracy"] + 0.05
