@@ -5,14 +5,20 @@ from __future__ import annotations
 import sys
 
 from ..errors import FrettaError
-from . import data, models, run
+from . import adapt, analyze, bench, compare, data, demo, models, report, run
 from .app import app, fail
 
 __all__ = ["app", "main"]
 
 models.register(app)
 data.register(app)
+demo.register(app)
 run.register(app)
+adapt.register(app)
+analyze.register(app)
+compare.register(app)
+report.register(app)
+bench.register(app)
 
 
 def main() -> None:

@@ -116,7 +116,7 @@ def adapt(
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import Plan, Session
-    from .run import _numbers, _settings
+    from .specs import numbers, settings_of
 
     if resume and force:
         raise ConfigError("--resume goes on and --force starts anew; give one of them")
@@ -128,7 +128,7 @@ def adapt(
         weights=weights,
         num_classes=num_classes,
         pretrained=pretrained,
-        hyperparameters=_settings(set_ or []),
+        hyperparameters=settings_of(set_ or []),
         guard=guard,
         batch_size=batch_size,
         shuffle=shuffle,
@@ -136,8 +136,8 @@ def adapt(
         limit=limit,
         labels=labels,
         size=size,
-        mean=tuple(_numbers(mean)) if mean else None,
-        std=tuple(_numbers(std)) if std else None,
+        mean=tuple(numbers(mean)) if mean else None,
+        std=tuple(numbers(std)) if std else None,
         fit=fit,
         alpha=alpha,
         head=head,

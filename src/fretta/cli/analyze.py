@@ -11,8 +11,9 @@ import typer
 from ..errors import ConfigError
 from .app import console, say, table
 from .asked import Asked, with_options
+from .carry import carry_out
 from .progress import bar
-from .run import Jobs, _carry_out, _numbers, _settings
+from .specs import Jobs, numbers, settings_of
 
 if TYPE_CHECKING:
     from ..suite import Suite
@@ -45,6 +46,12 @@ def redundancy(
     name: Name = None,
 ) -> None:
     """Redundancy and accuracy against severity, and the feature relation graph."""
+    redundancy_of(asked, severity, name)
+
+
+def redundancy_of(
+    asked: Asked, severity: list[float] | None = None, name: str | None = None
+) -> None:
     from ..analysis import redundancy_under_shift
     from ..analysis.redundancy import CORRUPTIONS, SEVERITIES, means
 
@@ -72,6 +79,10 @@ def redundancy(
 @with_options
 def mechanism(asked: Asked, severity: Severity = 5, name: Name = None) -> None:
     """NRS, loss and accuracy of each method, step by step along a stream."""
+    mechanism_of(asked, severity, name)
+
+
+def mechanism_of(asked: Asked, severity: float = 5, name: str | None = None) -> None:
     from ..analysis import mechanism as measure
 
     _check(asked, name)
@@ -138,18 +149,18 @@ def sensitivity(
         raise ConfigError(f"--method {asked.method}: λ, K1 and K2 belong to g-fret; leave it out")
     few = ["gaussian_noise", "defocus_blur", "fog", "contrast"]  # enough for a first look
     default = few if (asked.data, asked.corruption) == ("digits", None) else None
-    fixed = _settings(asked.set_ or [])
+    fixed = settings_of(asked.set_ or [])
     suite = _grids(
         asked,
         severity,
         domain or default,
         [
-            {"matrix": {"lam": _numbers(lam), "lr": _numbers(lr)}, **fixed},
-            {"matrix": {"k1": [int(v) for v in _numbers(k1)], "k2": _numbers(k2)}, **fixed},
+            {"matrix": {"lam": numbers(lam), "lr": numbers(lr)}, **fixed},
+            {"matrix": {"k1": [int(v) for v in numbers(k1)], "k2": numbers(k2)}, **fixed},
         ],
     )
     options = Options(asked.threads, asked.device)
-    _carry_out(suite.title, suite.jobs(asked.base), asked.store, jobs, None, False, options)
+    carry_out(suite.title, suite.jobs(asked.base), asked.store, jobs, None, False, options)
 
 
 def _grids(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .run import Device, Threads, Where, _data, _model, _settings
-from .run import _source as _source_data
+from .specs import Device, Threads, Where, data_spec, model_spec, settings_of, source_spec
 
 if TYPE_CHECKING:
     from ..analysis import Setting
@@ -57,11 +56,13 @@ class Asked:
     device: Device = None
 
     def model_of(self) -> dict[str, Any]:
-        return _model(*(self.model, self.weights, self.num_classes, self.size, self.mean, self.std))
+        return model_spec(
+            *(self.model, self.weights, self.num_classes, self.size, self.mean, self.std)
+        )
 
     def data_of(self, severity: float | None = None) -> dict[str, Any]:
         """The data set; with its corruptions, unless the analysis makes them itself."""
-        spec = _data(self.data, None, 5, self.size)
+        spec = data_spec(self.data, None, 5, self.size)
         if self.corruption and severity is not None:
             spec |= {"corruption": self.corruptions, "severity": severity}
         return spec
@@ -96,9 +97,9 @@ class Asked:
             data=self.data_of(severity),
             model=self.model_of(),
             methods=self.method or methods,
-            hyperparameters=_settings(self.set_ or []),
+            hyperparameters=settings_of(self.set_ or []),
             root=self.base,
-            source=_source_data(self.source, self.size),
+            source=source_spec(self.source, self.size),
             order=self.order,
             batch_size=self.batch_size,
             seed=self.seed,

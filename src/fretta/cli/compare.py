@@ -168,7 +168,7 @@ def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
 
 def _settings(methods: str, pairs: list[str]) -> dict[str, dict[str, Any]]:
     """{method: hyper-parameters} from "tent,g-fret" and ["tent.lr=1e-3"]."""
-    from .run import _settings as values_of
+    from .specs import settings_of as values_of
 
     found: dict[str, dict[str, Any]] = {n.strip(): {} for n in methods.split(",") if n.strip()}
     for pair in pairs:

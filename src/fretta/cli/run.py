@@ -1,30 +1,22 @@
-"""`fretta run`, `fretta demo`, `fretta evaluate` and `fretta results`."""
+"""`fretta run`, `fretta tune`, `fretta evaluate` and `fretta results`."""
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..errors import ConfigError, FrettaError
 from .app import say
+from .carry import carry_out
 from .data import Root
-from .live import watching
-from .tables import print_methods, print_rows
-
-Where = Annotated[str, typer.Option("--store", help="Folder or fsspec URL of the results.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Worker processes on this machine.")]
-Threads = Annotated[
-    int | None, typer.Option(help="Torch threads per run; default: the cores divided by --jobs.")
-]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")]
+from .specs import Device, Jobs, Threads, Where, data_spec, model_spec, settings_of, source_spec
+from .tables import print_rows
 
 
 def register(app: typer.Typer) -> None:
-    for command in (demo, run, tune, evaluate, results):
+    for command in (run, tune, evaluate, results):
         app.command()(command)
 
 
@@ -55,58 +47,7 @@ def run(
 
     chosen = load_suite(suite).restricted(method, seed, limit, case)
     options = Options(threads, device, workers, checkpoint)
-    _carry_out(chosen.title, chosen.jobs(data), store, jobs, ray, force, options)
-
-
-def _carry_out(
-    title: str,
-    work: list[Any],
-    where: str,
-    jobs: int,
-    ray: str | None,
-    force: bool,
-    options: Any,
-) -> None:
-    """Run the jobs, show them live, print the table; exit code 1 if any failed."""
-    from ..execute import run_jobs
-    from ..store import Store
-
-    store = Store(where)
-    begin = time.perf_counter()
-    with watching(work) as on_event:
-        done = run_jobs(
-            work, store, parallel=jobs, ray=ray, force=force, options=options, on_event=on_event
-        )
-    records = [r for r in (store.get(key) for key in dict.fromkeys(j.run.key for j in work)) if r]
-    say(f"\n{title}: mean accuracy over domains of the predictions made on the way\n")
-    print_methods(records)
-    say(
-        f"\n{len(done.records)} runs in {time.perf_counter() - begin:.0f} s, {done.skipped} were"
-        f" there already. Records: {os.path.join(where, 'records')}"
-    )
-    for record in done.failed:
-        last = record.error.strip().splitlines()[-1] if record.error else "unknown"
-        say(f"failed: {record.tags.get('case')} {record.tags.get('label')} ({record.key}): {last}")
-    if done.failed:
-        raise typer.Exit(1)
-
-
-def demo(
-    store: Where = "demo-output",
-    jobs: Jobs = 2,
-    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
-) -> None:
-    """Every method on handwritten digits under 15 corruptions, one continual stream."""
-    from ..execute import Options
-    from ..suite import load_suite
-
-    suite = load_suite("digits")
-    _carry_out(suite.title, suite.jobs(), store, jobs, None, force, Options())
-    say(f"Per corruption: fretta results {store} --level domains --method g-fret")
-    say(
-        "Next: fretta run digits --seed 0 --seed 1 --seed 2 --jobs 2; fretta check timm:resnet18;"
-        " README.md"
-    )
+    carry_out(chosen.title, chosen.jobs(data), store, jobs, ray, force, options)
 
 
 def tune(
@@ -209,9 +150,9 @@ def evaluate(
     from ..suite import one_off
 
     suite = one_off(
-        model=_model(model, weights, num_classes, size, mean, std),
-        data=_data(data, corruption, severity, size),
-        methods={name: _settings(set_ or []) for name in method},
+        model=model_spec(model, weights, num_classes, size, mean, std),
+        data=data_spec(data, corruption, severity, size),
+        methods={name: settings_of(set_ or []) for name in method},
         protocol={
             "order": order,
             "batch_size": batch_size,
@@ -219,68 +160,10 @@ def evaluate(
             **({"limit": limit} if limit is not None else {}),
             **({"domains": domain} if domain else {}),
         },
-        source=_source(source, size),
+        source=source_spec(source, size),
     )
     base = Path(data) if Path(data).is_dir() and root is None else root
-    _carry_out(suite.title, suite.jobs(base), store, jobs, None, force, Options(threads, device))
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is not a list of numbers such as 0.5,0.5,0.5") from error
-
-
-def _model(
-    model: str,
-    weights: str | None,
-    num_classes: int | None,
-    size: int | None,
-    mean: str | None,
-    std: str | None,
-) -> dict[str, Any]:
-    named = "spec" if ":" in model or weights is not None else "source"
-    found: dict[str, Any] = {named: model, "weights": weights, "num_classes": num_classes}
-    if named == "spec":
-        found["size"] = size  # a card knows its own
-    colours = {"mean": mean and _numbers(mean), "std": std and _numbers(std)}
-    return {k: v for k, v in {**found, **colours}.items() if v is not None}
-
-
-def _data(name: str, corruption: str | None, severity: int, size: int | None) -> dict[str, Any]:
-    spec: dict[str, Any] = {"name": "folder" if Path(name).is_dir() else name}
-    if corruption is not None:
-        spec |= {"corruption": corruption, "severity": severity}
-    if size is not None:
-        spec["size"] = size
-    return spec
-
-
-def _source(name: str | None, size: int | None) -> dict[str, Any] | None:
-    from ..streams import dataset_options
-
-    if name is None:
-        return None
-    options = dataset_options(name)
-    training = {"split": "train"} if "split" in options else {}
-    return {"name": name, **training, **({"size": size} if size and "size" in options else {})}
-
-
-def _settings(pairs: list[str]) -> dict[str, Any]:
-    """lr=1e-3 as TOML would read it: numbers, booleans, or else a string."""
-    import tomllib
-
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise ConfigError(f"--set {pair!r}; write NAME=VALUE, such as lr=1e-3")
-        try:
-            found[name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[name] = value
-    return found
+    carry_out(suite.title, suite.jobs(base), store, jobs, None, force, Options(threads, device))
 
 
 def results(

@@ -17,15 +17,15 @@ _STYLE = re.compile(r"<style\b.*?</style>", re.S)
 
 
 def find_figures(data: ReportData) -> tuple[list[Figure], str]:
-    """All figures that the store has data for, and what to say if there cannot be any."""
+    """All figures that the store has data for, and what to say of those that are not drawn."""
     try:
         import matplotlib  # noqa: F401
 
-        from .figures import figures
+        from .figures import figures, left_out
     except ModuleNotFoundError as error:
         missing = MissingExtraError(error.name or "matplotlib", "report", "drawing figures")
         return [], f"Figures are left out: {missing}"
-    return figures(data), ""
+    return figures(data), " ".join(left_out(data))
 
 
 def figure_views(found: list[Figure]) -> list[dict[str, Any]]:
