@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -12,12 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from .checks import checked_batch, source_batches
-from .errors import ConfigError, FrettaError, FrettaWarning, ModelError, NeedError, StateError
+from .errors import (
+    ConfigError,
+    FrettaError,
+    FrettaWarning,
+    HeadError,
+    ModelError,
+    NeedError,
+    StateError,
+)
+from .guard import Guard, Keeper
+from .health import FeatureTap, Health, measure
 from .method import Method, Need, Timing
 from .parts.classifier import Classifier
+from .parts.compute import check_precision, choose_layout, compile_blocks, lay_out
 from .parts.features import captured, capturing
 from .parts.norm import affine_names, norm_layers
+from .parts.plain import as_source, plain_copy
 from .parts.snapshot import capture, copy_tensors, put_back, revive
+from .parts.undo import flat
 
 STATE_FORMAT = 1
 
@@ -29,6 +43,8 @@ class Adapter:
         adapter.predict(x)    logits only; nothing changes
         adapter.reset()       back to the first day, bit for bit
         adapter.state_dict()  everything needed to go on later, bit for bit
+        adapter.health        how the last batch went, without labels
+        adapter.export()      the adapted model as a plain PyTorch module
 
     The number of classes and the head are learned from the first batch (or from `source`), so
     that any classifier works; until then `ready` is False.
@@ -45,6 +61,12 @@ class Adapter:
         episodic: bool = False,
         predict: Timing | None = None,
         inplace: bool = False,
+        layout: str = "auto",
+        precision: str | None = None,
+        last_norms: int | None = None,
+        compile: str | None = None,
+        guard: Guard | str | None = None,
+        callbacks: Iterable[Callable[[Health], Any]] = (),
     ) -> None:
         if not isinstance(model, nn.Module):
             raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
@@ -61,15 +83,46 @@ class Adapter:
         self.timing: Timing = predict or method.timing
         self.method = method
         self.classes: int | None = None
+        self.guard = Guard.of(guard)
+        self.callbacks = list(callbacks)
+        self.tap: FeatureTap | None = None
+        self._keeper: Keeper | None = None
+        self._health: Health | None = None
+        self._left: tuple[Tensor, Tensor] | None = None  # logits and a few images of the last batch
+        self._batches, self._inplace, self._backend = 0, inplace, compile
         # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
         net = getattr(model, "_orig_mod", model)
         net = net.module if isinstance(net, nn.DataParallel) else net
         _check_needs(net, method, source)
         with torch.inference_mode(False):
-            self.model = Classifier(net if inplace else _private_copy(net), head)
+            self.model = self._classifier(net, head, inplace, layout, precision, last_norms)
             self.model.freeze()
             if source is not None and Need.SOURCE in method.needs:
                 self._prepare_from_source(source)
+
+    def _classifier(
+        self,
+        net: nn.Module,
+        head: str | None,
+        inplace: bool,
+        layout: str,
+        precision: str | None,
+        last_norms: int | None,
+    ) -> Classifier:
+        """The model as methods see it, computed as asked for."""
+        if last_norms is not None and (isinstance(last_norms, bool) or last_norms < 1):
+            raise ConfigError(f"last_norms={last_norms!r} cannot work; adapt at least 1 layer")
+        # A model adapted in place stays as it is. Methods that move every weight by the sign of
+        # its gradient (TSD with Adam) turn rounding into more than rounding.
+        free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
+        chosen = choose_layout(net, layout, free)
+        model = Classifier(
+            net if inplace else _private_copy(net), head, chosen, precision, last_norms
+        )
+        lay_out(model.net, chosen)
+        example = model.example()
+        check_precision(precision, torch.device("cpu") if example is None else example.device)
+        return model
 
     # ---- every batch -------------------------------------------------------------------------
 
@@ -80,20 +133,63 @@ class Adapter:
             x = checked_batch(x, self.model)
             self._prepare(x)
             if self.episodic:
-                self.reset()
-            for _ in range(self.steps):
-                logits = self.method.step(self.model, x)
-            if self.timing == "after":
-                with torch.no_grad():
-                    logits = self.method.forward(self.model, x)
+                self.first_day()
+            keeper = self._watching(x)
+            if keeper is None:
+                logits = self.learn(x).detach()
+                self._health, self._left = None, (logits, x.detach()[:: -(-len(x) // 2)].clone())
+            else:
+                logits, self._health = keeper.batch(x)
+            self._batches += 1
+        for callback in self.callbacks:
+            if self._health is not None:
+                callback(self._health)
         return logits.detach()
+
+    def learn(self, x: Tensor) -> Tensor:
+        """The step itself, without checks and watching."""
+        for _ in range(self.steps):
+            if self.tap is not None:
+                self.tap.arm()
+            if self.method.gradient:
+                logits = self.method.step(self.model, x)
+            else:
+                with torch.inference_mode():
+                    logits = self.method.step(self.model, x)
+                logits = logits.clone()  # an ordinary tensor again
+        return self.current(x) if self.timing == "after" else logits
+
+    def current(self, x: Tensor) -> Tensor:
+        """Logits of the model as it is, without checks."""
+        if self.tap is not None:
+            self.tap.arm()
+        with torch.no_grad():
+            return self.method.forward(self.model, x)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
         with torch.inference_mode(False), torch.no_grad():
             x = checked_batch(x, self.model)
             self._prepare(x)
+            if self.safe:
+                return self.source_forward(x)
             return self.method.forward(self.model, x)
+
+    def source_logits(self, x: Tensor) -> Tensor:
+        """Logits of the model as it was on the first day, batch-norm statistics and all.
+
+        No state changes.
+        """
+        with torch.inference_mode(False):
+            x = checked_batch(x, self.model)
+            self._prepare(x)
+            return self.source_forward(x)
+
+    @torch.no_grad()
+    def source_forward(self, x: Tensor) -> Tensor:
+        """`source_logits` without checks."""
+        with as_source(self.model):
+            return self.model(x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
@@ -103,15 +199,140 @@ class Adapter:
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
             with capturing(self.model.head_module) as box:
-                logits = self.method.forward(self.model, x)
+                logits = self.source_forward(x) if self.safe else self.method.forward(self.model, x)
         return captured(box, self.model.head_name), logits
 
     def reset(self) -> None:
-        """Back to the first day: adapted tensors and all running state."""
+        """Back to the first day: adapted tensors and all running state, the guard's too."""
+        self._health, self._left, self._batches = None, None, 0
         if self.ready:
-            with torch.inference_mode(False):
-                self.model.restore()
-                self.method.start(self.model)
+            self.first_day()
+        if self._keeper is not None:
+            self._keeper.begin()
+
+    def first_day(self) -> None:
+        """Model and method as they began; what the guard knows stays."""
+        with torch.inference_mode(False):
+            self.model.restore()
+            self.method.start(self.model)
+
+    # ---- health ------------------------------------------------------------------------------
+
+    @property
+    def health(self) -> Health | None:
+        """How the last batch went, without labels; None before the first.
+
+        With a guard or callbacks it is measured at every batch. Otherwise it is measured when
+        asked for, from what the last step left behind; then there is no running reference and no
+        norm of the update.
+        """
+        if self._health is None and self._left is not None:
+            self._health = self._measured_late(*self._left)
+        return self._health
+
+    @property
+    def safe(self) -> bool:
+        """Whether the guard lets the source model predict, because adaptation does harm."""
+        return self._keeper is not None and self._keeper.safe
+
+    def running(self) -> dict[str, Any]:
+        """The method's running state, as it is."""
+        return running_state(self.method)
+
+    def _watching(self, x: Tensor) -> Keeper | None:
+        """The keeper, if anybody watches; made at the first batch somebody does."""
+        if self._keeper is None and (self.guard is not None or self.callbacks):
+            self._look_for_head(x)
+            self._hire()
+        return self._keeper
+
+    def _look_for_head(self, x: Tensor) -> None:
+        """Features are worth a look where there is a head; not every model has one."""
+        if self.model.head_name is None:
+            with suppress(HeadError, ModelError), as_source(self.model):
+                self.model.locate_head(x[:2], self.model(x[:2]).shape[1])
+
+    def _hire(self) -> None:
+        if self.model.head_name is not None and self.tap is None:
+            self.tap = FeatureTap(self.model.head_module)
+        self._keeper = Keeper(self.guard, self, self._classes())
+
+    def _classes(self) -> int:
+        if self.classes is None:
+            raise StateError("the adapter has not seen a batch yet")
+        return self.classes
+
+    @torch.no_grad()
+    def _measured_late(self, logits: Tensor, images: Tensor) -> Health:
+        numbers = measure(
+            logits,
+            self.method,
+            features=None if self.tap is None else self.tap.features,
+            now=flat(self.model.parameters()),
+            origin=flat(self.model.origin.values()),
+        )
+        with torch.inference_mode(False):
+            source = self.source_forward(images).argmax(1)
+        adapted = logits[:: -(-len(logits) // 2)].argmax(1)
+        return Health(
+            batch=self._batches - 1,
+            samples=numbers.samples,
+            nrs=numbers.nrs,
+            entropy=numbers.entropy,
+            marginal_entropy=numbers.marginal_entropy,
+            reference_marginal=None,
+            changed=float((source != adapted).float().mean()),
+            pass_rate=numbers.pass_rate,
+            drift=numbers.drift,
+            update_norm=None,
+        )
+
+    # ---- take it home ------------------------------------------------------------------------
+
+    def export(self, statistics: str | Iterable[Any] | None = None) -> nn.Module:
+        """The adapted model as a plain PyTorch module: a deep copy in eval mode, no gradients.
+
+        statistics   None or "batch": predictions are bit-identical to `predict`. Batch norms that
+                     adaptation switched to batch statistics go on using them, so the module has
+                     no running ones and needs batches like those it adapted on.
+                     An iterable of image batches: these batch norms get running statistics of
+                     these images. The module then works on single images, and its state_dict has
+                     exactly the keys of the model that was given, ready for safetensors.
+
+        With precision= the module computes in the model's own; call it under torch.autocast to
+        get the same numbers. While the guard lets the source model predict, that is exported.
+        """
+        if not self.ready:
+            raise StateError(
+                "there is nothing to export yet: the adapter has not seen a batch. The model that"
+                " was given is what it would be"
+            )
+        if isinstance(statistics, str) and statistics != "batch":
+            raise ConfigError(
+                f"export: statistics={statistics!r} is unknown; give 'batch', an iterable of image"
+                " batches, or None"
+            )
+        images = None if statistics is None or isinstance(statistics, str) else statistics
+        alpha = float(getattr(self.method, "alpha", 1.0)) if self.method.key == "bn" else 1.0
+        own = type(self.method).forward is not Method.forward
+        if own and self.method.key != "bn" and not self.safe:
+            raise ConfigError(
+                f"{self.method.key} predicts by more than a forward of the model, which a plain"
+                " module cannot do"
+            )
+        if alpha < 1 and images is None and not self.safe and self.model.has_batch_norm():
+            raise ConfigError(
+                f"bn with alpha={alpha:g} mixes the statistics of every batch, which a plain module"
+                " cannot do; give statistics=, an iterable of image batches"
+            )
+        with torch.inference_mode(False), torch.no_grad():
+            return plain_copy(
+                self.model,
+                source=self.safe,
+                alpha=alpha,
+                images=None if images is None else source_batches(images, self.model),
+                forward=lambda x: self.method.forward(self.model, x),
+            )
 
     # ---- once --------------------------------------------------------------------------------
 
@@ -129,6 +350,8 @@ class Adapter:
             classes = logits.shape[1]
             if Need.HEAD in self.method.needs:
                 self.model.locate_head(x[:2], classes)
+            elif self._backend is not None:  # to leave it uncompiled
+                self._look_for_head(x)
         _caution_probabilities(logits)
         self._begin(classes)
         return classes
@@ -136,12 +359,16 @@ class Adapter:
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
         method = self.method.resolved(classes)
         method.configure(self.model)
+        if self._backend is not None:
+            compile_blocks(self.model.net, self.model.head_name, self._backend)
         self.model.remember()
         with torch.enable_grad():
             if source is not None:
                 method.fit(self.model, source)
         method.start(self.model)
         self.method, self.classes = method, classes
+        if Need.HEAD in method.needs and not self._inplace:
+            self.tap = FeatureTap(self.model.head_module)
 
     def _prepare_from_source(self, source: Iterable[Any]) -> None:
         batches: Iterator[Tensor] = source_batches(source, self.model)
@@ -193,7 +420,9 @@ class Adapter:
         if self.ready:
             state["adapted"] = copy_tensors(self.model.adapted)
             state["buffers"] = self.model.moved_buffers()
-            state["running"] = {k: capture(v) for k, v in _running_state(self.method).items()}
+            state["running"] = {k: capture(v) for k, v in self.running().items()}
+        if self._keeper is not None:
+            state["watch"] = self._keeper.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -226,12 +455,21 @@ class Adapter:
             if not self.ready:
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
+            self.model.head_name = self.model.head_name or state["head"]
             put_back(self.model.adapted, state["adapted"])
             self.model.load_buffers(state["buffers"])
             example = self.model.example()
             device = torch.device("cpu") if example is None else example.device
-            for name, current in _running_state(self.method).items():
+            for name, current in self.running().items():
                 setattr(self.method, name, revive(current, state["running"][name], device))
+            self._health = self._left = None
+            if "watch" in state and (self.guard is not None or self.callbacks):
+                if self._keeper is None:
+                    self._hire()
+                if self._keeper is not None:
+                    self._keeper.load_state_dict(state["watch"])
+            elif self._keeper is not None:
+                self._keeper.begin()
 
     def _check_settings(self, state: dict[str, Any]) -> None:
         ours = self.method.resolved(state["classes"], quiet=True).hyperparameters()
@@ -242,7 +480,7 @@ class Adapter:
             raise StateError(f"the state was taken with other hyper-parameters: {listed}")
 
 
-def _running_state(method: Method) -> dict[str, Any]:
+def running_state(method: Method) -> dict[str, Any]:
     """Whatever `fit` and `start` assigned: every attribute that is not a field."""
     fields = set(method.field_names())
     return {name: value for name, value in vars(method).items() if name not in fields}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
 
 from .adapter import Adapter
 from .errors import ConfigError
+from .guard import Guard
+from .health import Health
 from .method import Method, Timing
 from .methods import REGISTRY
 
@@ -29,6 +31,12 @@ def adapt(
     episodic: bool = False,
     predict: Timing | None = None,
     inplace: bool = False,
+    layout: str = "auto",
+    precision: str | None = None,
+    last_norms: int | None = None,
+    compile: str | None = None,
+    guard: Guard | str | None = None,
+    callbacks: Iterable[Callable[[Health], Any]] = (),
     **hyperparameters: Any,
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts.
@@ -42,6 +50,14 @@ def adapt(
     predict     whose logits to return: of the forward "before" the update or of one "after" it;
                 None is what the method's paper does
     inplace     adapt the given model itself instead of a private copy
+    layout      memory layout of convolutions: "auto" (channels-last where it is faster),
+                "contiguous" or "channels_last"; changes results by rounding only
+    precision   "bfloat16" runs the network under autocast; None is the model's own precision
+    last_norms  adapt only so many norm layers, from the end: less memory, a shorter backward
+    compile     a backend of torch.compile ("inductor") for the blocks of the network; None: none
+    guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the
+                last good state, "reset", or a `Guard` with thresholds; None does not look
+    callbacks   called with the `Health` of every batch: writers, or any function
     **          hyper-parameters of the method, by name; an explicit one wins over what a
                 `variant` implies
     """
@@ -54,6 +70,12 @@ def adapt(
         episodic=episodic,
         predict=predict,
         inplace=inplace,
+        layout=layout,
+        precision=precision,
+        last_norms=last_norms,
+        compile=compile,
+        guard=guard,
+        callbacks=callbacks,
     )
 
 

@@ -29,6 +29,18 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         put(outside)
 
 
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """While active, global draws on the device (by a model that is random in eval mode) leave the
+    caller's random numbers as they would have been."""
+    get, put = _global_state(device)
+    outside = get()
+    try:
+        yield
+    finally:
+        put(outside)
+
+
 def _global_state(
     device: torch.device,
 ) -> tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], None]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..errors import StateError
 
 
 @dataclass
@@ -15,6 +17,14 @@ class _Rows:
     stored: Tensor  # (size,): which rows hold a sample
     low: Tensor  # the range of the first batch, per channel
     high: Tensor
+
+
+@dataclass
+class _Entry:
+    """What one batch wrote over, and the rows it began with."""
+
+    held: _Rows | None
+    writes: list[tuple[Tensor, Tensor | None, Tensor | None]] = field(default_factory=list)
 
 
 class ReplayBuffer:
@@ -27,6 +37,8 @@ class ReplayBuffer:
     def __init__(self, size: int, reinit: float) -> None:
         self.size, self.reinit = size, reinit
         self._rows: _Rows | None = None
+        self.journal: list[_Entry] = []  # what was overwritten; see parts/undo.py
+        self.marks = 0
 
     def draw(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """(row numbers, samples) for a batch like x; a share `reinit` of them is fresh noise."""
@@ -48,6 +60,9 @@ class ReplayBuffer:
     def store(self, index: Tensor, samples: Tensor) -> None:
         """Keep these samples in the rows they were drawn from."""
         if self._rows is not None:
+            if self.journal:
+                old = (index, self._rows.samples[index], self._rows.stored[index])
+                self.journal[-1].writes.append(old)
             self._rows.samples[index] = samples.to(self._rows.samples.dtype)
             self._rows.stored[index] = True
 
@@ -56,6 +71,45 @@ class ReplayBuffer:
         return _Rows(
             samples, torch.zeros(self.size, dtype=torch.bool, device=like.device), low, high
         )
+
+    # ---- one step back -----------------------------------------------------------------------
+
+    def mark(self) -> int:
+        # Images are large: only the newest entry keeps them. Going back further leaves the rows
+        # written since without a sample, and what is drawn there next is fresh noise.
+        if self.journal:
+            last = self.journal[-1]
+            last.writes = [(index, None, None) for index, _, _ in last.writes]
+        self.journal.append(_Entry(self._rows))
+        self.marks += 1
+        return self.marks - 1
+
+    def back_to(self, number: int) -> None:
+        if self.marks - number > len(self.journal):
+            raise StateError("the replay buffer was asked to go back further than it remembers")
+        while self.marks > number:
+            entry = self.journal.pop()
+            self._rows = entry.held
+            for index, samples, stored in reversed(entry.writes):
+                if self._rows is None:
+                    break
+                if samples is None or stored is None:
+                    self._rows.stored[index] = False
+                else:
+                    self._rows.samples[index], self._rows.stored[index] = samples, stored
+            self.marks -= 1
+
+    def forget(self, number: int) -> None:
+        del self.journal[: max(0, len(self.journal) - max(0, self.marks - number))]
+
+    def journal_state(self) -> dict[str, Any]:
+        writes = [[index for index, _, _ in entry.writes] for entry in self.journal]
+        return {"writes": writes, "marks": self.marks}
+
+    def load_journal(self, state: dict[str, Any]) -> None:
+        entries = [[(index, None, None) for index in writes] for writes in state["writes"]]
+        self.journal = [_Entry(self._rows, list(writes)) for writes in entries]
+        self.marks = state["marks"]
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -69,6 +123,7 @@ class ReplayBuffer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._rows = None
+        self.journal.clear()
         if state["index"] is not None:
             samples = state["samples"]
             self._rows = self._allocate(samples, state["low"].clone(), state["high"].clone())

@@ -27,6 +27,8 @@ class SupportBank:
         self.entropy = torch.full((classes * k,), torch.inf, dtype=like.dtype, device=like.device)
         self.total = torch.zeros(classes, d, dtype=torch.float64, device=like.device)
         self.count = torch.zeros(classes, dtype=torch.int64, device=like.device)
+        self.journal: list[list[dict[str, Tensor]]] = []  # what was overwritten; see parts/undo.py
+        self.marks = 0
 
     @torch.no_grad()
     def add(self, z: Tensor, label: Tensor, entropy: Tensor) -> None:
@@ -48,6 +50,7 @@ class SupportBank:
         if len(come) == 0:
             return
         classes = leave // self.k
+        self._note(leave, touched)
         filled = self.entropy[leave].isfinite()
         went = self.slots[leave].double().where(filled[:, None], 0)
         self.total.index_add_(0, classes, z[come].double() - went)
@@ -63,6 +66,52 @@ class SupportBank:
         """(C, d): the mean of each class' supports; the fallback's row for a class without any."""
         mean = (self.total / self.count.clamp(min=1)[:, None]).to(self.slots.dtype)
         return mean.where((self.count > 0)[:, None], fallback)
+
+    # ---- one step back -----------------------------------------------------------------------
+
+    def mark(self) -> int:
+        self.journal.append([])
+        self.marks += 1
+        return self.marks - 1
+
+    def _note(self, rows: Tensor, classes: Tensor) -> None:
+        if self.journal:
+            entropy = self.entropy[rows]
+            slots = self.slots[rows].where(entropy.isfinite()[:, None], 0)  # else never written
+            self.journal[-1].append(
+                {
+                    "rows": rows,
+                    "slots": slots,
+                    "entropy": entropy,
+                    "classes": classes,
+                    "total": self.total[classes],
+                    "count": self.count[classes],
+                }
+            )
+
+    def back_to(self, number: int) -> None:
+        if self.marks - number > len(self.journal):
+            raise StateError("the bank was asked to go back further than it remembers")
+        while self.marks > number:
+            for old in reversed(self.journal.pop()):
+                self.slots[old["rows"]], self.entropy[old["rows"]] = old["slots"], old["entropy"]
+                self.total[old["classes"]] = old["total"]
+                self.count[old["classes"]] = old["count"]
+            self.marks -= 1
+
+    def forget(self, number: int) -> None:
+        del self.journal[: max(0, len(self.journal) - max(0, self.marks - number))]
+
+    def journal_state(self) -> dict[str, Any]:
+        return {"journal": [list(entry) for entry in self.journal], "marks": self.marks}
+
+    def load_journal(self, state: dict[str, Any]) -> None:
+        device = self.slots.device
+        self.journal = [
+            [{k: v.to(device) for k, v in old.items()} for old in entry]
+            for entry in state["journal"]
+        ]
+        self.marks = state["marks"]
 
     # ---- state ------------------------------------------------------------------------------
 
@@ -84,6 +133,7 @@ class SupportBank:
                 f"{tuple(self.total.shape)}; load it into an adapter of the same model"
             )
         device = self.slots.device
+        self.journal.clear()
         rows = state["rows"].to(device)
         self.entropy.fill_(torch.inf)
         self.entropy[rows] = state["entropy"].to(device)

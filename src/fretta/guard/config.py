@@ -1,0 +1,66 @@
+"""What a user can tell the guard."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from ..errors import ConfigError
+
+POLICIES = ("warn", "skip", "rollback", "reset")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What to do about harm, and what counts as harm. Entropies are fractions of ln C, so that
+    the defaults hold for any number of classes.
+
+    policy   "warn"      only say so
+             "skip"      undo the update of the batch
+             "rollback"  return to the last good state, or to the first day if that is no better
+             "reset"     return to the first day
+             With all but "warn", batches on which no adapted state can be trusted are predicted
+             by the source model.
+    """
+
+    policy: str = "rollback"
+    entropy_gap: float = 0.1  # harm: predictions so much less certain than the source model's ...
+    entropy_floor: float = 0.12  # ... and less certain than this by themselves
+    collapse_gap: float = 0.15  # harm: marginal so far below the source model's, or its own past
+    max_drift: float = 0.5  # harm: ‖θ - θ_0‖ / ‖θ_0‖ above this
+    sample: float = 1 / 32  # share of the images the source model sees too, while all is well
+    window: int = 64  # images over which evidence is gathered
+    every: int = 10  # good batches between two snapshots
+    keep: int = 2  # snapshots
+    strikes: int = 3  # troubles until learning pauses; twice as many and it stops until a reset
+    pause: int = 32  # batches of the first pause; each further one is twice as long
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ConfigError(
+                f"guard: policy={self.policy!r} is unknown; choose from {', '.join(POLICIES)}"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "policy":
+                continue
+            whole = field.name in ("window", "every", "keep", "strikes", "pause")
+            kind = int if whole else (int, float)
+            good = isinstance(value, kind) and not isinstance(value, bool) and value > 0
+            if not good or not (math.isfinite(value) or field.name == "max_drift"):
+                wanted = "a whole number above 0" if whole else "a number above 0"
+                raise ConfigError(f"guard: {field.name}={value!r} cannot work; give {wanted}")
+        if self.sample > 1:
+            raise ConfigError(f"guard: sample={self.sample!r} cannot work; give a share in (0, 1]")
+
+    @classmethod
+    def of(cls, value: Guard | str | None) -> Guard | None:
+        """From what `fretta.adapt(guard=...)` takes."""
+        if value is None or isinstance(value, Guard):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        raise ConfigError(
+            f"guard is a {type(value).__name__}; give a policy ({', '.join(POLICIES)}), a"
+            " fretta.Guard, or None"
+        )

@@ -1,0 +1,32 @@
+"""The record of one batch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Health:
+    """How an adapter is doing, seen from one batch. Plain numbers; what we do not have is None."""
+
+    batch: int  # number of the batch since the first day: 0, 1, ...
+    samples: int
+    nrs: float | None  # normalised redundancy of the features that enter the head, in [0, 1]
+    entropy: float  # mean entropy of the predictions, nats
+    marginal_entropy: float  # entropy of the mean prediction of the batch, nats
+    reference_marginal: float | None  # the same, averaged over the accepted batches so far
+    changed: float | None  # share of predictions that differ from the source model's (sampled)
+    pass_rate: float | None  # share of the batch that passed the method's filters
+    drift: float | None  # ‖θ - θ_0‖ / ‖θ_0‖ over the adapted parameters
+    update_norm: float | None  # ‖θ_t - θ_{t-1}‖
+    action: str = ""  # what the guard did: "", "warn", "skip", "rollback" or "reset"
+    reason: str = ""  # and why
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; a number that is not finite becomes None, which JSON can say."""
+        return {k: None if _endless(v) else v for k, v in asdict(self).items()}
+
+
+def _endless(value: Any) -> bool:
+    return isinstance(value, float) and (value != value or value in (float("inf"), -float("inf")))

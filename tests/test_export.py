@@ -1,0 +1,161 @@
+"""Export: a plain module that predicts as the adapter does, and goes where plain modules go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.errors import ConfigError, InputError, ModelError, StateError
+from fretta.export import to_onnx, to_program
+from fretta.methods import REGISTRY
+from fretta.models import load_source
+from nets import ResNetLike, ViTLike, batches, build, same, snapshot
+from test_conformance import settings
+
+quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+tracing = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+def adapted(net: str, key: str, **more: Any) -> fretta.Adapter:
+    a = fretta.adapt(build(net), key, **settings(key, **more))
+    for x in batches(6, 6, 6):
+        a(x)
+    return a
+
+
+@quiet
+@pytest.mark.parametrize("net", ["resnet-like", "vit-like"])
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_predicts_bit_for_bit_as_the_adapter(net: str, key: str) -> None:
+    a = adapted(net, key)
+    state, inside = a.state_dict(), snapshot(a.model.net)
+    module = a.export()
+    with torch.no_grad():
+        for x in batches(6, 9, seed=3):
+            assert torch.equal(module(x), a.predict(x))
+    assert not any(p.requires_grad for p in module.parameters())
+    assert not any(m.training for m in module.modules())
+    for part in module.modules():
+        assert not type(part).__module__.startswith("fretta")
+        assert not part._forward_pre_hooks
+        assert not part._forward_hooks
+    # a deep copy: whatever happens to either does not reach the other
+    a(batches(6, seed=4)[0])
+    if REGISTRY[key].gradient:
+        assert not torch.equal(module(x), a.predict(x))
+    a.load_state_dict(state)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    assert same(snapshot(a.model.net), inside)
+
+
+@quiet
+@pytest.mark.parametrize(("net", "cls"), [("resnet-like", ResNetLike), ("vit-like", ViTLike)])
+@pytest.mark.parametrize("key", ["tent", "tsd", "source"])
+def test_weights_load_into_the_users_own_class(
+    net: str, cls: type[nn.Module], key: str, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    a = adapted(net, key)
+    module = a.export(statistics=batches(16, 16))
+    assert list(module.state_dict()) == list(build(net).state_dict())
+    save_file(module.state_dict(), tmp_path / "model.safetensors")
+    mine = cls()
+    mine.load_state_dict(load_file(tmp_path / "model.safetensors"), strict=True)
+    x = batches(5, seed=7)[0]
+    with torch.no_grad():
+        assert torch.equal(mine.eval()(x), module(x))
+        assert module(x[:1]).shape == (1, 5)  # single images work
+
+
+def test_statistics_are_those_of_all_images() -> None:
+    """Measured batch by batch, they are what one large batch would give in the first layer."""
+    a = adapted("resnet-like", "tent")
+    images = batches(8, 24)
+    module = a.export(statistics=[(x, None) for x in images])  # pairs are fine too
+    with torch.no_grad():
+        z = a.model.net.conv1(torch.cat(images))
+    assert torch.allclose(module.bn1.running_mean, z.mean((0, 2, 3)), atol=1e-6)
+    assert torch.allclose(module.bn1.running_var, z.var((0, 2, 3), correction=0), atol=1e-5)
+    one = a.export(statistics=[images[0]])  # measured on this batch: predicts it alike
+    with torch.no_grad():
+        assert torch.allclose(one(images[0]), a.predict(images[0]), atol=1e-4)
+
+
+def test_mixed_statistics() -> None:
+    a = adapted("resnet-like", "bn", alpha=0.5)
+    with pytest.raises(ConfigError, match=r"alpha=0\.5 mixes"):
+        a.export()
+    x = batches(16)[0]
+    module = a.export(statistics=[x])
+    with torch.no_grad():
+        assert torch.allclose(module(x), a.predict(x), atol=1e-4)
+
+
+def test_refusals() -> None:
+    with pytest.raises(StateError, match="has not seen a batch"):
+        fretta.adapt(build("resnet-like"), "tent").export()
+    a = adapted("resnet-like", "tent")
+    with pytest.raises(ConfigError, match="statistics='running'"):
+        a.export("running")
+    with pytest.raises(InputError, match="no images"):
+        a.export([])
+    module = a.export()
+    with pytest.raises(InputError, match="at least two"):
+        to_program(module, batches(1)[0])
+    with pytest.raises(ModelError, match="export"):
+        to_program(a, batches(2)[0])  # type: ignore[arg-type]
+
+
+class Fickle(nn.Module):
+    """Its path depends on the values of the images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = build("resnet-like")
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return out * 2 if float(x.sum()) > 0 else out
+
+
+@tracing
+def test_torch_export_takes_any_batch_size() -> None:
+    model, _ = load_source("digits")
+    a = fretta.adapt(model, "tent")
+    for x in batches(6, 6):
+        a(x)
+    for module in (a.export(), a.export(statistics=batches(16))):
+        program = to_program(module, x).module()
+        with torch.no_grad():
+            for other in batches(3, 17, seed=2):
+                assert torch.allclose(program(other), module(other), atol=1e-4)
+    with pytest.raises(ModelError, match=r"torch\.export cannot take Fickle"):
+        to_program(Fickle().eval(), x)
+
+
+@tracing
+@pytest.mark.slow
+@pytest.mark.parametrize("net", ["digits", "timm-resnet18"])
+def test_onnx_predicts_alike(net: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = load_source("digits")[0] if net == "digits" else build(net)
+    a = fretta.adapt(model, "tent")
+    for x in batches(6, 6):
+        a(x)
+    module = a.export(statistics=batches(16))
+    path = to_onnx(module, x, tmp_path / "model.onnx")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
+    session = onnxruntime.InferenceSession(str(path))
+    for other in batches(1, 9, seed=2):
+        (logits,) = session.run(["logits"], {"images": other.numpy()})
+        with torch.no_grad():
+            expected = module(other)
+        assert (torch.from_numpy(logits) - expected).abs().max() <= 1e-3 * expected.abs().max()

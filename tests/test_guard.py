@@ -1,0 +1,396 @@
+"""The guard: a batch that does harm leaves no trace, whatever the method, and healthy ones pass."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.errors import ConfigError, FrettaWarning, InputError
+from fretta.guard import Guard
+from fretta.guard.evidence import Comparison, judge
+from fretta.health import Health
+from fretta.method import Method
+from fretta.methods import REGISTRY
+from fretta.models import load_source
+from fretta.parts.classifier import Classifier
+from fretta.parts.supports import SupportBank
+from fretta.streams import Preprocessing, make_stream, open_dataset
+from nets import batches, build, same
+from test_conformance import settings
+
+every_method = pytest.mark.parametrize("key", sorted(REGISTRY))
+gradient_method = pytest.mark.parametrize(
+    "key", [key for key, cls in sorted(REGISTRY.items()) if cls.gradient]
+)
+quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+# thresholds nothing reaches but what a test does on purpose: untrained networks look ill
+LAX: dict[str, Any] = {
+    "entropy_gap": 9.0,
+    "collapse_gap": 9.0,
+    "max_drift": 50.0,
+    "window": 2,  # and no batch is held back as not yet compared
+}
+
+
+def adapter(key: str, guard: Any, net: str = "resnet-like", **more: Any) -> fretta.Adapter:
+    return fretta.adapt(build(net), key, guard=guard, **settings(key, **more))
+
+
+def bare(adapter: fretta.Adapter, *without: str) -> dict[str, Any]:
+    """The state without what the guard itself remembers."""
+    state = adapter.state_dict()
+    state.pop("watch", None), state.pop("head")  # which looking at the features finds
+    for name in ("kept", *without):  # `kept` is the filter's report of the last batch
+        state["running"].pop(name, None)
+    return state
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
+    """From now on every step does what it does, and then breaks something."""
+    step = type(method).step
+
+    def broken(self: Method, model: Classifier, x: Tensor) -> Tensor:
+        logits = step(self, model, x)
+        with torch.no_grad():
+            for parameter in model.parameters()[:1]:
+                if how != "logits":
+                    parameter.copy_(parameter * (torch.nan if how == "parameters" else 1e9))
+        return logits * torch.nan if how == "logits" else logits
+
+    monkeypatch.setattr(type(method), "step", broken)
+
+
+# ---- no trace ----------------------------------------------------------------------------------
+
+
+HOWS = ("logits", "parameters")
+POISONS = [  # logits of a step count where they are returned, parameters where there are any
+    (key, how)
+    for key, cls in sorted(REGISTRY.items())
+    for how, possible in (("logits", cls.timing == "before"), ("parameters", cls.gradient))
+    if possible
+]
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("key", "how", "policy"),
+    [*[(*p, "rollback") for p in POISONS], *[("g-fret", how, "skip") for how in HOWS]],
+)
+def test_a_poisoned_batch_leaves_no_trace(
+    key: str, how: str, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, bad, last = batches(6, 6, 6, 6)
+    a = adapter(key, Guard(policy, **LAX))
+    b = adapter(key, Guard(policy, **LAX))
+    for x in (first, second):
+        a(x), b(x)
+    before = bare(a)
+    expected = a.predict(bad)
+    with monkeypatch.context() as patch:
+        poison(patch, a.method, how)
+        out = a(bad)
+    assert a.health is not None
+    assert (a.health.action, a.health.reason) == (policy, "logits or parameters are not finite")
+    assert torch.equal(out, expected)  # from the state before the update
+    assert same(bare(a), before)
+    assert torch.equal(a(last), b(last))  # nor in what follows
+
+
+@quiet
+@gradient_method
+def test_a_step_that_fails_leaves_no_trace(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = batches(6, 6)
+    a = adapter(key, Guard(**LAX))
+    a(first)
+    before = bare(a)
+    step = type(a.method).step
+
+    def failing(self: Method, model: Classifier, x: Tensor) -> Tensor:
+        step(self, model, x)
+        raise InputError("no")
+
+    monkeypatch.setattr(type(a.method), "step", failing)
+    with pytest.raises(InputError, match="no"):
+        a(second)
+    assert same(bare(a), before)
+
+
+@quiet
+@gradient_method
+def test_rollback_returns_to_the_last_good_state(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = adapter(key, Guard("rollback", every=3, keep=2, **LAX))
+    without = ("buffer",) if key == "tea" else ()  # its rows begin anew instead
+    states = []
+    for x in batches(*[8] * 9):
+        states.append(bare(a, *without) if a.ready else None)
+        a(x)
+    kept = [int(m["adapted"].eq(flat(s)).all()) for m, _ in a._keeper.ring for s in states[1:]]  # type: ignore[union-attr]
+    assert sum(kept) == 2  # the ring holds two of these states
+    newest = next(
+        s
+        for s in states[1:]
+        if a._keeper.ring[-1][0]["adapted"].eq(flat(s)).all()  # type: ignore[union-attr]
+    )
+    with monkeypatch.context() as patch:
+        poison(patch, a.method, "drift")
+        a(batches(6, seed=5)[0])
+    assert a.health is not None
+    assert a.health.action == "rollback"
+    assert "moved" in a.health.reason
+    assert same(bare(a, *without), newest)
+
+
+def flat(state: dict[str, Any] | None) -> Tensor:
+    assert state is not None
+    return torch.cat([t.reshape(-1) for t in state["adapted"].values()])
+
+
+@quiet
+def test_reset_returns_to_the_first_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = adapter("eta", Guard("reset", **LAX))
+    first, second, third = batches(6, 6, 6)
+    a.predict(first)
+    before = bare(a)
+    a(first), a(second)
+    with monkeypatch.context() as patch:
+        poison(patch, a.method, "drift")
+        a(third)
+    assert same(bare(a), before)
+
+
+@quiet
+@every_method
+def test_an_interrupted_guarded_run_goes_on_bit_for_bit(
+    key: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = batches(6, 6, 4, 1, 6, 5)
+    guard = Guard("rollback", every=1, **LAX)
+    whole = adapter(key, guard)
+    seen: list[tuple[Tensor, Health | None]] = []
+    for number, x in enumerate(stream):
+        if number == 3:
+            torch.save(whole.state_dict(), tmp_path / "state.pt")
+        seen.append((whole(x), whole.health))
+    resumed = adapter(key, guard)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for x, (logits, health) in zip(stream[3:], seen[3:], strict=True):
+        assert torch.equal(resumed(x), logits)
+        assert resumed.health == health
+    assert same(resumed.state_dict(), whole.state_dict())
+    if REGISTRY[key].gradient:  # also through a rollback to a state from before the interruption
+        resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+        again = adapter(key, guard)
+        for x in stream[:3]:
+            again(x)
+        poison(monkeypatch, whole.method, "drift")
+        assert torch.equal(resumed(stream[3]), again(stream[3]))
+        assert same(resumed.state_dict(), again.state_dict())
+
+
+def test_bank_undoes_only_the_rows_it_touched() -> None:
+    generator = torch.Generator().manual_seed(0)
+    bank = SupportBank(200, 50, like=torch.empty(16))
+
+    def add() -> None:
+        z = torch.randn(8, 16, generator=generator)
+        label = torch.randint(200, (8,), generator=generator)
+        bank.add(z, label, torch.rand(8, generator=generator))
+
+    add()
+    mark, before = bank.mark(), copy.deepcopy(bank.state_dict())
+    add(), add()
+    bank.mark()
+    add()
+    entry = [t.numel() for old in bank.journal[0] for t in old.values()]
+    assert sum(entry) < 0.05 * bank.slots.numel()
+    assert not same(bank.state_dict(), before)
+    bank.back_to(mark)
+    assert same(bank.state_dict(), before)
+    assert not bank.journal
+    add()
+    assert not bank.journal  # nobody watches: nothing is kept
+
+
+# ---- what counts as harm -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        # images, H_A, H_S, changed, M_A, M_S (of ln C)
+        ((64, 0.08, 0.15, 0.6, 0.97, 0.60), None),  # a helpful adaptation under noise
+        ((64, 0.02, 0.03, 0.0, 0.05, 0.05), None),  # one class at a time, both say so
+        ((64, 0.19, 0.02, 0.9, 0.95, 0.12), None),  # a source model that is lost
+        ((64, 0.40, 0.05, 0.8, 0.95, 0.20), "entropy"),  # batch statistics of one class
+        ((64, 0.33, 0.10, 0.4, 0.97, 0.95), "entropy"),  # ... and of two images
+        ((64, 0.01, 0.15, 0.9, 0.10, 0.70), "collapse"),
+        ((8, 0.01, 0.15, 0.9, 0.10, 0.70), None),  # too few to speak of a marginal
+    ],
+)
+def test_verdicts(numbers: tuple[Any, ...], kind: str | None) -> None:
+    trouble = judge(Comparison(*numbers), Guard())
+    assert (trouble and trouble.kind) == kind
+
+
+def test_collapse_beside_its_own_past() -> None:
+    seen = Comparison(64, 0.05, 0.2, 0.7, 0.6, 0.65)
+    assert judge(seen, Guard(), own_past=0.95, source_past=0.65) is not None
+    # the stream turned to few classes: the source model sees it too
+    assert judge(seen, Guard(), own_past=0.95, source_past=0.95) is None
+
+
+# ---- real streams ------------------------------------------------------------------------------
+
+
+class Digits:
+    def __init__(self) -> None:
+        self.model, card = load_source("digits")
+        how = Preprocessing.from_json(card.preprocessing)
+        stream = make_stream(
+            open_dataset("digits", corruption=["gaussian_noise", "glass_blur"]),
+            batch_size=540,
+            seed=0,
+        )
+        self.x, self.y = zip(*[(how.apply(b.x), b.y) for b in stream], strict=True)
+
+    def run(
+        self, a: fretta.Adapter, domain: int, size: int, count: int, by_class: bool = False
+    ) -> tuple[float, float, list[Health]]:
+        """(accuracy, that of the source model, health)."""
+        x, y = self.x[domain], self.y[domain]
+        if by_class:
+            rows = y.argsort(stable=True)
+            x, y = x[rows], y[rows]
+        x, y = x[:count], y[:count]
+        health, logits = [], []
+        for part in x.split(size):
+            logits.append(a(part))
+            if a.health is not None:
+                health.append(a.health)
+        right = float((torch.cat(logits).argmax(1) == y).float().mean())
+        return right, float((a.source_logits(x).argmax(1) == y).float().mean()), health
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    return Digits()
+
+
+@quiet
+@pytest.mark.parametrize("key", ["tent", "s-fret"])
+def test_a_rate_far_too_high_collapses_without_the_guard_only(key: str, digits: Digits) -> None:
+    alone, source, _ = digits.run(fretta.adapt(digits.model, key, lr=1.0), 1, 32, 320)
+    assert alone < source - 0.2
+    a = fretta.adapt(digits.model, key, lr=1.0, guard="rollback")
+    guarded, _, health = digits.run(a, 1, 32, 320)
+    assert guarded > source
+    assert {h.action for h in health} == {"", "rollback"}
+    assert health[-1].update_norm == 0  # repeated trouble: it stopped learning
+
+
+def test_one_class_at_a_time_is_left_to_the_source_model(digits: Digits) -> None:
+    alone, source, _ = digits.run(fretta.adapt(digits.model, "tent"), 1, 16, 320, by_class=True)
+    assert alone < source - 0.2
+    a = fretta.adapt(digits.model, "tent", guard="rollback")
+    with pytest.warns(FrettaWarning, match="less certain than the source model's") as said:
+        guarded, _, _ = digits.run(a, 1, 16, 320, by_class=True)
+    assert len(said) == 1  # one warning, not one per batch
+    assert guarded >= source - 0.01
+    assert a.safe
+    x = digits.x[1][:8]
+    assert torch.equal(a.predict(x), a.source_logits(x))
+    with torch.no_grad():
+        assert torch.equal(a.export()(x), a.predict(x))
+    # and when the stream gets better, adaptation is trusted again
+    digits.run(a, 0, 64, 540)
+    assert not a.safe
+    assert a.health is not None
+    assert a.health.action == ""
+
+
+def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = {"source": 0}
+    forward = fretta.Adapter.source_forward
+
+    def counted(self: fretta.Adapter, x: Tensor) -> Tensor:
+        images["source"] += len(x)
+        return forward(self, x)
+
+    monkeypatch.setattr(fretta.Adapter, "source_forward", counted)
+    guarded = fretta.adapt(digits.model, "tent", guard="rollback")
+    plain = fretta.adapt(digits.model, "tent")
+    for _ in range(3):
+        for part in digits.x[0].split(32):
+            assert torch.equal(guarded(part), plain(part))
+            assert guarded.health is not None
+            assert guarded.health.action == ""
+    seen = 3 * len(digits.x[0])
+    assert images["source"] <= seen / 32 + 3 * 64  # the first 64 images, and one doubt or two
+    watched = fretta.adapt(digits.model, "tent", callbacks=[lambda _: None])
+    images["source"] = 0
+    for part in digits.x[0].split(32):
+        watched(part)
+    assert 0 < images["source"] <= len(digits.x[0]) / 32
+
+
+@quiet
+def test_warn_only_says_so(digits: Digits) -> None:
+    plain = fretta.adapt(digits.model, "tent", lr=1.0)
+    a = fretta.adapt(digits.model, "tent", lr=1.0, guard="warn")
+    actions = set()
+    for part in digits.x[1][:128].split(32):
+        assert torch.equal(a(part), plain(part))
+        assert a.health is not None
+        actions.add(a.health.action)
+    assert "warn" in actions
+
+
+# ---- around it ---------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.slow
+@every_method
+def test_hard_batches_under_guard(key: str) -> None:
+    """Batches of one, several steps, episodes, identical images: finite logits and records."""
+    for more in ({"steps": 2}, {"episodic": True}):
+        a = adapter(key, "rollback", **more)
+        image = batches(1)[0]
+        for x in (image, image.expand(6, -1, -1, -1), torch.zeros(4, 3, 32, 32), *batches(2, 6)):
+            assert torch.isfinite(a(x)).all()
+            assert a.health is not None
+            assert a.health.samples == len(x)
+
+
+def test_a_model_of_one_class_with_layer_norm_is_well() -> None:
+    """Few predicted classes are no collapse where the source model says the same."""
+    net = build("vit-like")
+    net.head.bias.data[0] = 50.0
+    a = fretta.adapt(net, "tent", guard="rollback", lr=1e-5)
+    for x in batches(*[16] * 8):
+        a(x)
+        assert a.health is not None
+        assert a.health.action == ""
+        assert a.health.marginal_entropy < 0.1
+
+
+def test_settings_that_cannot_work() -> None:
+    net = nn.Module()
+    for guard, match in (
+        ("undo", "choose from warn, skip"),
+        (3, "guard is a int"),
+        ({"policy": "skip"}, "guard is a dict"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            fretta.adapt(net, "source", guard=guard)  # type: ignore[arg-type]
+    for values in ({"window": 0}, {"every": 1.5}, {"sample": 2.0}, {"entropy_gap": float("nan")}):
+        with pytest.raises(ConfigError, match=next(iter(values))):
+            Guard(**values)  # type: ignore[arg-type]

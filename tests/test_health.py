@@ -1,0 +1,182 @@
+"""Health: numbers one can work out on paper, at no cost to those who do not look."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.health import Health, JsonlWriter, TensorBoardWriter, measure
+from fretta.methods import REGISTRY, Source
+from nets import batches, build, same, snapshot
+from test_conformance import settings
+
+quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+HEALTH = Health(0, 4, None, 0.5, 1.0, None, 0.25, 1.0, 0.0, 0.1)
+
+
+def test_numbers_by_hand() -> None:
+    logits = torch.tensor([[0.0, 0.0], [100.0, 0.0]])
+    now, before, origin = torch.tensor([3.0, 4.0]), torch.tensor([3.0, 3.0]), torch.tensor([0.0, 4])
+    features = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # two columns that say the same
+    n = measure(logits, Source(), features=features, now=now, before=before, origin=origin)
+    assert n.entropy == pytest.approx(math.log(2) / 2)
+    assert n.mean.tolist() == pytest.approx([0.75, 0.25])
+    assert n.marginal_entropy == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+    assert n.nrs == pytest.approx(1.0)
+    assert (n.update_norm, n.drift, n.pass_rate) == (1.0, 0.75, None)
+    assert n.finite
+    assert not measure(logits, Source(), now=now * torch.nan).finite
+    assert not measure(logits / 0, Source()).finite
+    assert measure(logits, Source()).nrs is None
+
+
+@quiet
+@pytest.mark.parametrize("key", sorted(REGISTRY))
+def test_watching_never_changes_results(key: str) -> None:
+    seen: list[Health] = []
+    plain = fretta.adapt(build("resnet-like"), key, **settings(key))
+    watched = fretta.adapt(build("resnet-like"), key, callbacks=[seen.append], **settings(key))
+    state = torch.get_rng_state()
+    for x in batches(6, 6, 1, 5):
+        assert torch.equal(watched(x), plain(x))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [(h.batch, h.samples, h.action) for h in seen] == [
+        *((0, 6, ""), (1, 6, ""), (2, 1, ""), (3, 5, ""))
+    ]
+    assert watched.health is seen[-1]
+    assert seen[0].nrs is not None
+    assert 0 <= seen[0].nrs <= 1
+    moves = REGISTRY[key].gradient
+    assert (seen[1].update_norm is not None) == moves
+    if moves:
+        assert (seen[1].drift or 0) > 0
+    watched.reset()
+    assert watched.health is None
+    watched(batches(6)[0])
+    assert seen[-1] == seen[0]  # the counter, the references, everything: as on the first day
+
+
+@quiet
+def test_unwatched_steps_measure_nothing_until_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
+    assert a.health is None
+    with monkeypatch.context() as patch:
+
+        def never(*_: Any, **__: Any) -> None:
+            raise RuntimeError("measured although nobody asked")
+
+        patch.setattr("fretta.adapter.measure", never)
+        patch.setattr(fretta.Adapter, "source_forward", never)
+        for x in batches(6, 6):
+            logits = a(x)
+        with pytest.raises(RuntimeError, match="nobody asked"):
+            _ = a.health
+    before = a.state_dict()
+    health = a.health
+    assert health is not None
+    assert health.entropy == pytest.approx(measure(logits, a.method).entropy)
+    assert (health.batch, health.samples, health.update_norm) == (1, 6, None)
+    assert health.nrs is not None
+    assert health.drift is not None
+    assert health.drift > 0
+    assert same(a.state_dict(), before)
+
+
+def test_changed_compares_with_the_source_model() -> None:
+    seen: list[Health] = []
+    a = fretta.adapt(build("vit-like"), "tent", callbacks=[seen.append], lr=1e-9)
+    for x in batches(32, 32):
+        a(x)
+    assert seen[-1].changed == 0
+    with torch.no_grad():  # turn the features around, and with them most predictions
+        a.model.adapted["norm.weight"].mul_(-1)
+        a.model.adapted["norm.bias"].mul_(-1)
+    for x in batches(64, 64, 64, 64, 64, 64, 64, 64):
+        a(x)
+    assert (seen[-1].changed or 0) > 0.5
+    truth = a.source_logits(x).argmax(1) != a.predict(x).argmax(1)
+    assert seen[-1].changed == pytest.approx(float(truth.float().mean()), abs=0.3)
+
+
+def test_no_head_no_nrs() -> None:
+    class Headless(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = build("resnet-like")
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x) * 2.0
+
+    seen: list[Health] = []
+    a = fretta.adapt(Headless(), "tent", callbacks=[seen.append])
+    a(batches(6)[0])
+    assert seen[0].nrs is None
+    assert seen[0].entropy > 0
+
+
+@quiet
+@pytest.mark.parametrize("net", ["resnet-like", "vit-like", "nested-bn"])
+@pytest.mark.parametrize("key", ["tent", "tsd", "bn"])
+def test_source_logits_are_those_of_the_first_day(net: str, key: str) -> None:
+    model = build(net)
+    a = fretta.adapt(model, key, layout="contiguous", **settings(key))
+    x, y = batches(6, 6)
+    a(x), a(y)
+    before, inside = a.state_dict(), snapshot(a.model.net)
+    with torch.no_grad():
+        expected = model.eval()(x)
+    assert torch.equal(a.source_logits(x), expected)
+    assert same(a.state_dict(), before)
+    assert same(snapshot(a.model.net), inside)
+    with torch.inference_mode():
+        assert torch.equal(a.source_logits(x), expected)
+        assert torch.equal(a.source_logits(x[:1]), model(x[:1]))
+
+
+def test_records_are_json() -> None:
+    values = json.loads(json.dumps(HEALTH.to_json(), allow_nan=False))
+    assert Health(**values) == HEALTH
+    broken = Health(0, 4, None, math.nan, math.inf, None, None, None, None, None)
+    assert broken.to_json()["entropy"] is None
+    assert broken.to_json()["marginal_entropy"] is None
+
+
+def test_jsonl_writer_appends_and_is_on_disk_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "health.jsonl"
+    writer = JsonlWriter(path)
+    a = fretta.adapt(build("resnet-like"), "tent", callbacks=[writer])
+    for x in batches(6, 6):
+        a(x)
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["batch"] for line in lines] == [0, 1]
+    assert a.health is not None
+    assert Health(**json.loads(lines[-1])) == a.health
+    writer.close()
+    writer.close()
+    with pytest.raises(ValueError, match="is closed"):
+        writer(HEALTH)
+    with JsonlWriter(path) as again:
+        again(HEALTH)
+    assert len(path.read_text().splitlines()) == 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_writer(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with TensorBoardWriter(tmp_path) as writer:
+        writer(HEALTH)
+        writer(Health(1, 4, None, 0.25, 1.0, None, 0.25, 1.0, 0.0, 0.1, "skip", "why"))
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [e.value for e in events.Scalars("health/entropy")] == [0.5, 0.25]
+    assert "health/nrs" not in events.Tags()["scalars"]
+    assert events.Tags()["tensors"] == ["health/guard/text_summary"]
