@@ -11,7 +11,6 @@ import argparse
 import json
 
 import torch
-from torch import nn
 
 from fretta.bench import bench
 from fretta.models import load
@@ -31,15 +30,12 @@ GRID = {
 }
 
 
-def confident(net: nn.Module) -> nn.Module:
-    """Random weights predict with an entropy no filter lets pass: sharpen the head, so that the
-    methods with filters do their whole work."""
-    for module in reversed(list(net.modules())):
-        if isinstance(module, nn.Linear):
-            with torch.no_grad():
-                module.weight.mul_(50)
-            return net
-    return net
+# Random weights predict with an entropy that no filter lets pass, all alike: open the filters, so
+# that the methods that have some do their whole work.
+OPEN: dict[str, dict[str, float]] = {
+    "eta": {"e_margin": 2.0, "d_margin": 2.0},
+    "sar": {"e_margin": 2.0, "reset_threshold": 0.0},
+}
 
 
 def main() -> None:
@@ -47,6 +43,7 @@ def main() -> None:
     parser.add_argument("--only", choices=GRID, nargs="*", default=list(GRID))
     parser.add_argument("--methods", help="names with commas between")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--layout", default="auto", help="of the adapters; see fretta.adapt")
     parser.add_argument("--out", default=None, help="write the numbers as JSON")
     options = parser.parse_args()
     results = []
@@ -54,10 +51,12 @@ def main() -> None:
         spec, batch, size, classes, methods = GRID[name]
         chosen = options.methods.split(",") if options.methods else methods
         torch.manual_seed(0)
-        net = confident(load(spec, num_classes=classes))
+        net = load(spec, num_classes=classes)
         x = torch.randn(batch, 3, size, size)
         print(f"{name}: {spec}, batch {batch} of {size} px, {classes} classes", flush=True)
-        timings = bench(net, x, chosen, options.rounds)
+        timings = bench(
+            net, x, chosen, options.rounds, options={"layout": options.layout}, settings=OPEN
+        )
         for t in timings:
             own = "" if t.own_ratio is None else f"  own floor {t.own_ratio:.3f}"
             print(
@@ -68,7 +67,11 @@ def main() -> None:
         steps = [t.to_json() for t in timings]
         results.append({"name": name, "model": spec, "batch": batch, "size": size, "steps": steps})
         if options.out:
-            facts = {"threads": torch.get_num_threads(), "rounds": options.rounds}
+            facts = {
+                "layout": options.layout,
+                "threads": torch.get_num_threads(),
+                "rounds": options.rounds,
+            }
             with open(options.out, "w", encoding="utf-8") as file:
                 json.dump({**facts, "grid": results}, file, indent=1)
 

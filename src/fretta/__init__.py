@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, methods, models
+    from . import errors, estimate, export, methods, models
     from .adapter import Adapter
     from .api import adapt, list_methods
+    from .guard import Guard
+    from .health import Health
     from .method import GradientMethod, Method, Need
     from .parts.redundancy import redundancy
 
@@ -17,11 +19,15 @@ __version__ = "0.1.0"
 __all__ = [
     "Adapter",
     "GradientMethod",
+    "Guard",
+    "Health",
     "Method",
     "Need",
     "__version__",
     "adapt",
     "errors",
+    "estimate",
+    "export",
     "list_methods",
     "methods",
     "models",
@@ -32,6 +38,8 @@ __all__ = [
 _HOME = {
     "Adapter": ".adapter",
     "GradientMethod": ".method",
+    "Guard": ".guard",
+    "Health": ".health",
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",

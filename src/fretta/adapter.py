@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -12,11 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import checked_batch, source_batches
+from .checks import (
+    caution_probabilities,
+    check_needs,
+    checked_batch,
+    private_copy,
+    source_batches,
+)
 from .errors import (
     ConfigError,
     FrettaError,
-    FrettaWarning,
     HeadError,
     ModelError,
     NeedError,
@@ -28,7 +31,6 @@ from .method import Method, Need, Timing
 from .parts.classifier import Classifier
 from .parts.compute import check_precision, choose_layout, compile_blocks, lay_out
 from .parts.features import captured, capturing
-from .parts.norm import affine_names, norm_layers
 from .parts.plain import as_source, plain_copy
 from .parts.snapshot import capture, copy_tensors, put_back, revive
 from .parts.undo import flat
@@ -93,7 +95,7 @@ class Adapter:
         # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
         net = getattr(model, "_orig_mod", model)
         net = net.module if isinstance(net, nn.DataParallel) else net
-        _check_needs(net, method, source)
+        check_needs(net, method, source)
         with torch.inference_mode(False):
             self.model = self._classifier(net, head, inplace, layout, precision, last_norms)
             self.model.freeze()
@@ -117,7 +119,7 @@ class Adapter:
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
         chosen = choose_layout(net, layout, free)
         model = Classifier(
-            net if inplace else _private_copy(net), head, chosen, precision, last_norms
+            net if inplace else private_copy(net), head, chosen, precision, last_norms
         )
         lay_out(model.net, chosen)
         example = model.example()
@@ -352,7 +354,7 @@ class Adapter:
                 self.model.locate_head(x[:2], classes)
             elif self._backend is not None:  # to leave it uncompiled
                 self._look_for_head(x)
-        _caution_probabilities(logits)
+        caution_probabilities(logits)
         self._begin(classes)
         return classes
 
@@ -484,43 +486,3 @@ def running_state(method: Method) -> dict[str, Any]:
     """Whatever `fit` and `start` assigned: every attribute that is not a field."""
     fields = set(method.field_names())
     return {name: value for name, value in vars(method).items() if name not in fields}
-
-
-def _caution_probabilities(logits: Tensor) -> None:
-    """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
-    sums = logits.sum(1)
-    if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        warnings.warn(
-            "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
-            " will take a softmax of it again",
-            FrettaWarning,
-            stacklevel=4,
-        )
-
-
-def _private_copy(net: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(net)
-    except (RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); give inplace=True to"
-            " adapt it itself"
-        ) from error
-
-
-def _check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) -> None:
-    if Need.NORM in method.needs and not affine_names(norm_layers(net)):
-        raise NeedError(
-            f"{method.key} adapts scale and shift of normalisation layers, but {type(net).__name__}"
-            " has none; use 'source', or 'tsd', which adapts all parameters"
-        )
-    if Need.SOURCE in method.needs and source is None:
-        hint = (
-            "; without any, 'eta' is the same method without its anchor"
-            if method.key == "eata"
-            else ""
-        )
-        raise NeedError(
-            f"{method.key} needs unlabelled source images: give source=, an iterable of image"
-            f" batches{hint}"
-        )

@@ -1,16 +1,20 @@
-"""What a batch must be before any model sees it. Nothing has changed when these raise."""
+"""What a batch and a model must be before anything begins. Nothing has changed when these raise."""
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .errors import InputError
+from .errors import FrettaWarning, InputError, ModelError, NeedError
+from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
+from .parts.norm import affine_names, norm_layers
 
 
 def checked_batch(x: Any, model: Classifier) -> Tensor:
@@ -52,3 +56,43 @@ def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]
     for item in source:
         x = item[0] if isinstance(item, tuple | list) and len(item) else item
         yield checked_batch(x, model)
+
+
+def caution_probabilities(logits: Tensor) -> None:
+    """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
+    sums = logits.sum(1)
+    if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        warnings.warn(
+            "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
+            " will take a softmax of it again",
+            FrettaWarning,
+            stacklevel=4,
+        )
+
+
+def private_copy(net: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(net)
+    except (RuntimeError, TypeError) as error:
+        raise ModelError(
+            f"the model cannot be copied ({type(error).__name__}: {error}); give inplace=True to"
+            " adapt it itself"
+        ) from error
+
+
+def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) -> None:
+    if Need.NORM in method.needs and not affine_names(norm_layers(net)):
+        raise NeedError(
+            f"{method.key} adapts scale and shift of normalisation layers, but {type(net).__name__}"
+            " has none; use 'source', or 'tsd', which adapts all parameters"
+        )
+    if Need.SOURCE in method.needs and source is None:
+        hint = (
+            "; without any, 'eta' is the same method without its anchor"
+            if method.key == "eata"
+            else ""
+        )
+        raise NeedError(
+            f"{method.key} needs unlabelled source images: give source=, an iterable of image"
+            f" batches{hint}"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,14 +54,18 @@ class _Contender:
 
 
 def contenders(
-    net: nn.Module, methods: Iterable[str], x: Tensor, options: dict[str, Any] | None = None
+    net: nn.Module,
+    methods: Iterable[str],
+    x: Tensor,
+    options: Mapping[str, Any],
+    settings: Mapping[str, Mapping[str, Any]],
 ) -> list[_Contender]:
-    """The bare forward, the floors, and an adapter per method."""
+    """The bare forward, the floor, and an adapter per method."""
     found = [_Contender(FORWARD, bare_forward(net)), _Contender(FLOOR, floor_step(net))]
     for key in methods:
         kind = REGISTRY.get(key)
         source = [x] if kind is not None and Need.SOURCE in kind.needs else None
-        adapter = adapt(net, key, source=source, **(options or {}))
+        adapter = adapt(net, key, source=source, **options, **settings.get(key, {}))
         found.append(_Contender(key, adapter, adapter.model.net))
     return found
 
@@ -72,15 +76,20 @@ def bench(
     methods: Sequence[str],
     rounds: int = 7,
     warmup: int = 2,
-    options: dict[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> list[Timing]:
-    """Interleaved rounds of one step each."""
+    """Interleaved rounds of one step each.
+
+    options    of every adapter: layout, last_norms, ...
+    settings   hyper-parameters by method
+    """
     if rounds < 1:
         raise ConfigError(f"rounds={rounds!r} cannot work; time at least one round")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrettaWarning)  # of methods that miss std= and the like
-        field = contenders(net, methods, x, options)
+        field = contenders(net, methods, x, options or {}, settings or {})
         for contender in field:
             for _ in range(warmup):
                 contender.step(x)
