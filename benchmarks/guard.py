@@ -193,10 +193,15 @@ def show_row(row: dict[str, Any], policy: str) -> None:
 
 
 def healthy(
-    name: str, model: Any, stream: list[tuple[Tensor, Tensor]], source: list[Tensor], policy: str
+    name: str,
+    model: Any,
+    stream: list[tuple[Tensor, Tensor]],
+    source: list[Tensor],
+    policy: str,
+    methods: tuple[str, ...] = ("bn", *LR, "tsd", "sar"),
 ) -> list[dict[str, Any]]:
     rows = []
-    for method in ("bn", *LR, "tsd", "sar"):
+    for method in methods:
         row: dict[str, Any] = {"stream": name, "method": method}
         options = {"source": source} if method == "eata" else {}
         for label, guard in (("without", None), (policy, policy)):
@@ -219,10 +224,12 @@ def healthy(
     return rows
 
 
-def digits_stream(world: World, batch: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+def digits_stream(
+    world: World, batch: int, seed: int, domains: list[int] | None = None
+) -> list[tuple[Tensor, Tensor]]:
     g = torch.Generator().manual_seed(seed)
     out = []
-    for domain in range(len(world.names)):
+    for domain in range(len(world.names)) if domains is None else domains:
         rows = (world.domain == domain).nonzero().flatten()
         rows = rows[torch.randperm(len(rows), generator=g)]
         out += [(world.x[part], world.y[part]) for part in rows.split(batch)]
@@ -315,6 +322,9 @@ def main() -> None:
         for batch in (64, 16):
             stream = digits_stream(world, batch, 0)
             rows += healthy(f"digits {batch}", world.model, stream, world.source, options.policy)
+        for number, name in enumerate(world.names):  # each corruption as a stream of its own
+            stream = digits_stream(world, 64, 0, [number])
+            rows += healthy(name, world.model, stream, world.source, options.policy, ("g-fret",))
         if os.environ.get("FRETTA_DATA"):
             model, stream, source = cifar_stream(options.cifar_images, 0)
             rows += healthy("cifar10-c 64", model, stream, source, options.policy)
