@@ -1,7 +1,8 @@
 """One colour, dash and marker per method, everywhere. Readable by the colour-blind.
 
 The colours are those of Okabe and Ito without black and yellow, which vanish on a dark or a light
-page. Methods that share a colour differ in dash and marker.
+page, and three more for the other methods of the paper. What shares a colour (eta and eata)
+differs in dash and marker.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ GREY = "#808890"
 ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     *("#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"),
 )
+OLIVE, SIENNA, VIOLET = "#999933", "#a0522d", "#8074d8"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -35,9 +37,9 @@ KNOWN: dict[str, Style] = {
     "eta": Style(PURPLE, (), "v"),
     "eata": Style(PURPLE, (5, 2), "D"),
     "sar": Style(BLUE, (5, 2), "P"),
-    "tsd": Style(SKY, (5, 2), "X"),
-    "tipi": Style(ORANGE, (5, 2), "<"),
-    "tea": Style(BLUE, (1.5, 1.5), ">"),
+    "tsd": Style(SIENNA, (5, 2), "X"),
+    "tipi": Style(OLIVE, (5, 2), "<"),
+    "tea": Style(VIOLET, (1.5, 1.5), ">"),
     "s-fret": Style(GREEN, (), "D"),
     "g-fret": Style(RED, (), "o"),
 }
