@@ -36,7 +36,7 @@ def test_a_folder(plan: Make) -> None:
     assert done.exit_code == 0
     assert "44 images in 6 batches" in done.output
     assert "labels  the file labels.txt" in done.output
-    assert re.search(r"estimated without labels: [+-]\d", done.output)
+    assert re.search(r"estimated without labels: too few images were compared", done.output)
     assert re.search(r"the written weights agree with \d+\.\d % of the predictions", done.output)
     assert (plan().out / "summary.html").is_file()
 

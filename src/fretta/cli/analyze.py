@@ -89,12 +89,15 @@ def mechanism_of(asked: Asked, severity: float = 5, name: str | None = None) -> 
     with bar("mechanism") as tell:
         content = measure(asked.setting(METHODS, 512, severity), tell)
     say(f"\n{content['title']}: NRS in the two halves of the stream, accuracy over all of it\n")
+    shown = table("method", "NRS, first half", "second half", "accuracy %")
     for method, curve in content["curves"].items():
         half = max(len(curve["nrs"]) // 2, 1)
         parts = (curve["nrs"][:half], curve["nrs"][half:])
         there = [[v for v in part if v is not None] for part in parts]
-        halves = "  ".join(f"{sum(v) / len(v):.4f}" if v else "–" for v in there)
-        say(f"{method:8} {halves}  {sum(curve['right']) / sum(content['images']):.2%}")
+        halves = [f"{sum(v) / len(v):.4f}" if v else "–" for v in there]
+        accuracy = 100 * sum(curve["right"]) / sum(content["images"])
+        shown.add_row(method, *halves, f"{accuracy:.2f}")
+    console.print(shown)
     _keep(content, asked, name)
 
 

@@ -50,20 +50,27 @@ def bench_steps(
         timings = bench(
             net, x, names, rounds, on_round=lambda n: status.update(f"round {n} of {rounds}")
         )
-    shown = table("step", "ms", "± %", "x floor", "x own floor", "passes", "waits", "MiB")
+    several = any(t.own_ratio is not None for t in timings)
+    own = ["x own floor"] if several else []
+    shown = table("step", "ms", "± %", "x floor", *own, "passes", "waits", "MiB")
     for t in timings:
         shown.add_row(
             t.name,
             f"{t.milliseconds:.1f}",
             f"{100 * t.spread:.0f}",
             f"{t.ratio:.3f}",
-            "" if t.own_ratio is None else f"{t.own_ratio:.3f}",
+            *(["" if t.own_ratio is None else f"{t.own_ratio:.3f}"] if several else []),
             "" if t.forwards is None else f"{t.forwards}F+{t.backwards}B",
             "" if t.waits is None else str(t.waits),
             f"{t.peak_mib:.0f}",
         )
     console.print(shown)
-    say(f"{model}, batch {batch} of {size} px, {torch.get_num_threads()} threads, {rounds} rounds")
+    say(f"{model}, batch {batch} of {size} px, threads {torch.get_num_threads()}, rounds {rounds}")
+    say("Medians; ratios are taken within each round. Waits: values the host asks for in a step.")
+    say("The floor has PyTorch's default memory layout; steps below 1 owe it to channels-last.")
+    filtered = [t.name for t in timings if t.name in ("eta", "eata", "sar") and not t.backwards]
+    if filtered:
+        say(f"No random image passed the filters of {', '.join(filtered)}: no backward was needed.")
     if out is not None:
         facts = {
             "model": model,

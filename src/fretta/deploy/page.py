@@ -83,11 +83,19 @@ def points(value: float) -> str:
     return f"{round(100 * value, 1) + 0.0:+.1f}"  # + 0.0: never -0.0
 
 
+FEW = 32  # images compared, below which no estimate is printed
+
+
 def verdict(outcome: Outcome) -> str:
     """One sentence without labels: does adapting help?"""
     found = outcome.estimate
     if found is None or found["samples"] == 0:
         return ""
+    if found["samples"] < FEW:
+        return (
+            f"estimated without labels: too few images were compared ({found['samples']});"
+            " --compare-source takes all"
+        )
     word = {True: "adapting helps", False: "adapting hurts", None: "cannot tell"}[found["helps"]]
     return (
         f"estimated without labels: {points(found['change'])} points of accuracy"
@@ -101,7 +109,8 @@ def _tiles(outcome: Outcome, seen: Watched) -> str:
     if outcome.accuracy is not None:
         tiles.append(("accuracy before", percent(outcome.source_accuracy)))
         tiles.append(("accuracy after", percent(outcome.accuracy)))
-    tiles.append(("predictions changed", percent(t.changed / t.compared if t.compared else None)))
+    changed = percent(t.changed / t.compared if t.compared else None)
+    tiles.append((f"predictions changed, of {t.compared:,} compared", changed))
     if outcome.exported is not None:
         tiles.append(("written weights agree", percent(outcome.exported.agreement)))
     tiles.append(

@@ -14,8 +14,12 @@ from .plan import Event, OnEvent, Options
 
 
 def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use; no more than OMP_NUM_THREADS allows."""
+    found = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(found, int(asked)) if asked.isdigit() and int(asked) > 0 else found
 
 
 def run_one(job: Job, store: Store, options: Options, tell: OnEvent) -> Record:

@@ -99,7 +99,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None
         ]
         raise WeightsError(
             f"{what} does not fit {type(model).__name__}: {'; '.join(listed)}. Is"
-            " num_classes right?"
+            " num_classes right (--num-classes on the command line)?"
         )
     model.load_state_dict(state)
 
