@@ -363,3 +363,17 @@ def test_without_matplotlib_there_are_tables(
     assert report.figures == []
     assert "pip install 'fretta[report]'" in report.figures_note
     assert "Figures are left out" in shown(report.page())
+
+
+def test_a_report_is_not_strewn_among_other_files(tmp_path: Path) -> None:
+    from fretta.errors import ConfigError
+    from fretta.report.write import write_report
+    from fretta.store import Store
+
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "cat.jpg").write_bytes(b"a cat")
+    with pytest.raises(ConfigError, match="holds other files"):
+        write_report(Store(tmp_path / "store"), tmp_path / "images")
+    assert [p.name for p in (tmp_path / "images").iterdir()] == ["cat.jpg"]
+    write_report(Store(tmp_path / "store"), tmp_path / "new")
+    write_report(Store(tmp_path / "store"), tmp_path / "new")  # its own folder again

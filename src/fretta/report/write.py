@@ -52,6 +52,11 @@ def write_report(
     unknown = sorted(set(formats) - set(FORMATS))
     if unknown:
         raise ConfigError(f"--format {unknown[0]!r} is unknown; choose from {', '.join(FORMATS)}")
+    if out.is_dir() and any(out.iterdir()) and not (out / _LISTING).is_file():
+        raise ConfigError(
+            f"--out {str(out)!r} holds other files, among which a report would be lost; name a new"
+            " or an empty folder"
+        )
     report = build(store, suite)
     if suite is not None and not report.data.records:
         there = sorted({str(r.tags.get("suite")) for r in store.records([])})
