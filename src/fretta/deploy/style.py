@@ -27,7 +27,8 @@ table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:600}
-.bar{display:flex;align-items:center;gap:.5rem;width:16rem;max-width:100%;white-space:nowrap}
+.bar{display:flex;align-items:center;gap:.5rem;min-width:8rem;white-space:nowrap}
+@media (min-width:60rem){.bar{width:16rem}}
 .bar i{display:block;height:.7rem;border-radius:.2rem;background:var(--line);min-width:1px}
 .bar i.before{background:var(--before)}
 pre{background:var(--panel);border-radius:.5rem;padding:.9rem;overflow:auto;font-size:.88rem}
