@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -223,3 +224,17 @@ def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
     run(plan(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)
+
+
+def test_a_batch_cut_off_by_a_stop_is_not_taken(images: Path) -> None:
+    """Ctrl-C closes the pipe as well: the rest of a batch must not pass for the last one."""
+    import threading
+
+    from fretta.deploy.feed import Feed
+    from fretta.streams.images import Decoding
+
+    names = sorted(os.listdir(images))[:3]
+    asked = iter([False, True])  # before waiting, and once something came
+    with Feed([names], lambda n: images / n, Decoding(16), 1, threading.Event()) as feed:
+        assert feed.take(lambda: next(asked)) is None
+        assert not feed.ended

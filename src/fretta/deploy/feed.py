@@ -136,6 +136,10 @@ class Feed:
                 item = self._queue.get(timeout=PATIENCE)
             except queue.Empty:
                 continue
+            # Ctrl-C ends the writer of a pipe too: what looks like its end, or like a last and
+            # smaller batch, is then cut off, and belongs to the run that resumes.
+            if stopped():
+                return None
             if item is None or isinstance(item, Exception):
                 if item is not None:
                     raise item
