@@ -103,6 +103,14 @@ class Method:
     def field_names(cls) -> list[str]:
         return [field.name for field in dataclasses.fields(cls)]
 
+    @classmethod
+    def defaults(cls) -> list[dict[str, Any]]:
+        """All values that hold unless told otherwise, of every variant, for few and many classes.
+        Results made under other defaults are other results."""
+        chosen = [{"variant": v} for v in cls.variants] or [{}]
+        made = [cls(**c).resolved(n, quiet=True) for c in chosen for n in (10, 1000)]
+        return [method.hyperparameters() for method in made]
+
     def hyperparameters(self) -> dict[str, Any]:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
         values = {name: getattr(self, name) for name in self.field_names()}

@@ -37,7 +37,7 @@ from .errors import ConfigError, FrettaError, SuiteError
 from .locate import check_fit, model_facts
 from .method import Need
 from .methods import REGISTRY
-from .records import Job, Place, Run
+from .records import Job, Place, Run, digest
 from .run import open_data
 from .shape import check_adapter, check_keys, check_matrix, check_seeds, tables
 from .streams import Dataset, make_stream
@@ -159,6 +159,7 @@ class Suite:
                 adapter=case.adapter,
                 source=case.source if needs_source else None,
                 source_hash=source_hash if needs_source else "",
+                defaults=digest(REGISTRY[entry.name].defaults())[:12],
             )
             tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
             jobs.append(Job(run, place, tags))

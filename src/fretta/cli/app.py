@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..memory import keep_memory
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -50,3 +52,4 @@ def options(
     ] = False,
 ) -> None:
     """Online test-time adaptation of PyTorch image classifiers."""
+    keep_memory()

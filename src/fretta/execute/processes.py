@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ..errors import StoreError
+from ..memory import keep_memory
 from ..records import Job, Record
 from ..store import Store
 from .local import cores, run_one
@@ -125,6 +126,7 @@ def _work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
     _die_with_the_parent()
     settings, store = Options(**options), Store(where)
     torch.set_num_threads(settings.threads or 1)
+    keep_memory()
 
     def tell(event: Event) -> None:
         pipe.send({"kind": event.kind, "done": event.done, "total": event.total})

@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ..errors import ConfigError, FrettaWarning, MissingExtraError, StoreError
+from ..memory import keep_memory
 from ..records import Job, Place, Record
 from ..store import Store
 from .local import cores, run_one
@@ -212,6 +213,7 @@ def _task(
     if data_root is not None:  # the node's own root comes first
         os.environ.setdefault("FRETTA_DATA", data_root)
     torch.set_num_threads(settings.threads or 1)
+    keep_memory()
     posted = 0.0
 
     def tell(event: Event) -> None:
