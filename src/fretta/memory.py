@@ -2,7 +2,7 @@
 
 glibc maps large blocks from the system and returns them when they are freed. A step of a
 convolutional network frees and asks for the same gigabytes every batch, and each time the system
-fills them with zeros, page by page: with EfficientNet-Lite0 at 160 pixels that was more than half of
+fills them with zeros, page by page: with EfficientNet-Lite0 that was a third to half of
 a step (`benchmarks/memory.py`). The commands that compute call `keep_memory()`; in your own program
 it is your decision, because it holds for the whole process.
 """
@@ -30,7 +30,8 @@ def keep_memory(on: bool = True) -> bool:
     try:
         libc = ctypes.CDLL("libc.so.6")
         settings = _KEEP if on else _RETURN
-        return all([libc.mallopt(key, value) == 1 for key, value in settings.items()])
+        done = [libc.mallopt(key, value) == 1 for key, value in settings.items()]
+        return all(done)
     except (OSError, AttributeError):
         return False
 
