@@ -104,12 +104,11 @@ class Method:
         return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
-    def defaults(cls) -> list[dict[str, Any]]:
-        """All values that hold unless told otherwise, of every variant, for few and many classes.
-        Results made under other defaults are other results."""
-        chosen = [{"variant": v} for v in cls.variants] or [{}]
-        made = [cls(**c).resolved(n, quiet=True) for c in chosen for n in (10, 1000)]
-        return [method.hyperparameters() for method in made]
+    def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
+        """All values that hold unless told otherwise, for few and many classes. Results made
+        under other defaults are other results."""
+        method = cls() if variant is None else cls(**{"variant": variant})
+        return [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
 
     def hyperparameters(self) -> dict[str, Any]:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
@@ -149,7 +148,8 @@ class GradientMethod(Method):
         self._optim().check()
 
     def _optim(self) -> Optim:
-        return Optim(self.optimizer, self.lr, self.momentum)
+        lr = 0.0 if self.lr is None else self.lr  # still open: a variant will say
+        return Optim(self.optimizer, lr, self.momentum)
 
     def new_optimizer(self, model: Classifier) -> Optimizer:
         if any(p.dtype is torch.float16 for p in model.parameters()):

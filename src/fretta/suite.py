@@ -159,11 +159,16 @@ class Suite:
                 adapter=case.adapter,
                 source=case.source if needs_source else None,
                 source_hash=source_hash if needs_source else "",
-                defaults=digest(REGISTRY[entry.name].defaults())[:12],
+                defaults=_defaults(entry),
             )
             tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
             jobs.append(Job(run, place, tags))
         return jobs
+
+
+def _defaults(entry: MethodEntry) -> str:
+    variant = entry.hyperparameters.get("variant")
+    return digest(REGISTRY[entry.name].defaults(variant))[:12]
 
 
 def _needs_source(method: str) -> bool:
