@@ -107,7 +107,8 @@ class Method:
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
         """All values that hold unless told otherwise, for few and many classes. Results made
         under other defaults are other results."""
-        method = cls() if variant is None else cls(**{"variant": variant})
+        given: dict[str, Any] = {} if variant is None else {"variant": variant}
+        method = cls(**given)
         return [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
 
     def hyperparameters(self) -> dict[str, Any]:
