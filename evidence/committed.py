@@ -10,12 +10,21 @@ from fretta.records import Record
 from fretta.report.members import Member, Setup
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
-from fretta.report.significance import Series, compare
+from fretta.report.significance import Sample, Series, compare
 from fretta.report.tables.domains import CORRUPTIONS, SPANS
 from fretta.results import mean_and_deviation
 from fretta.store import Store
 
-__all__ = ["CORRUPTIONS", "SPANS", "Evidence", "compare", "mean", "paper_value"]
+__all__ = [
+    "CORRUPTIONS",
+    "METHODS",
+    "SPANS",
+    "VARIANTS",
+    "Evidence",
+    "compare",
+    "mean",
+    "paper_value",
+]
 
 METHODS = ("source", "bn", "tent", "eta", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
@@ -35,27 +44,34 @@ class Evidence:
         self.analyses: dict[str, dict[str, Any]] = {
             str(a["name"]): a for a in Store(str(folder)).analyses()
         }
-        self.setups: dict[tuple[str, str], Setup] = {}
+        self.setups: dict[tuple[str, str], list[Setup]] = {}
         for setup in setups_of(self.records):
-            self.setups.setdefault((setup.suite, setup.name), setup)
+            self.setups.setdefault((setup.suite, setup.name), []).append(setup)
 
-    def setup(self, suite: str, case: str = "") -> Setup:
-        """The setup of a suite, or of one of its cases."""
-        found = [s for (name, _), s in self.setups.items() if name == suite]
-        return self.setups[suite, case] if case else found[0]
+    def of(self, suite: str, case: str = "") -> list[Setup]:
+        """The setups of a suite, or of one of its cases. Domains that were cut to another number
+        of images are setups of their own."""
+        return [
+            setup
+            for (name, which), found in self.setups.items()
+            if name == suite and case in ("", which)
+            for setup in found
+        ]
 
     def has(self, suite: str) -> bool:
-        return any(name == suite for name, _ in self.setups)
+        return bool(self.of(suite))
 
-    def member(self, suite: str, label: str, case: str = "") -> Member | None:
-        found = [m for m in self.setup(suite, case).members if m.label == label and m.done]
-        return found[0] if found else None
+    def domains(self, suite: str, case: str = "") -> list[str]:
+        return list(dict.fromkeys(d for s in self.of(suite, case) for d in s.domains))
+
+    def members(self, suite: str, label: str, case: str = "") -> list[Member]:
+        return [m for s in self.of(suite, case) for m in s.members if m.label == label and m.done]
 
     def labels(self, suite: str, case: str = "") -> list[str]:
         """Rows in the order of the field; released variants after the method they belong to."""
-        there = [m.label for m in self.setup(suite, case).members if m.done]
+        there = [m.label for s in self.of(suite, case) for m in s.members if m.done]
         known = [x for m in METHODS for x in (m, f"{m} (released)") if x in there]
-        return known + [x for x in there if x not in known]
+        return known + [x for x in dict.fromkeys(there) if x not in known]
 
     def accuracy(
         self,
@@ -65,18 +81,21 @@ class Evidence:
         domains: Sequence[str] | None = None,
         measure: str = "accuracy",
     ) -> Series:
-        """The mean over domains, by seed; empty if it was not run."""
-        member = self.member(suite, label, case)
-        if member is None:
-            return {}
-        return member.mean(domains or self.setup(suite, case).domains, measure)
+        """The mean over domains, by seed; empty if it was not run on all of them."""
+        each = [
+            {
+                k: v
+                for m in self.members(suite, label, case)
+                for k, v in m.domain(d, measure).items()
+            }
+            for d in domains or self.domains(suite, case)
+        ]
+        seeds = set.intersection(*(set(s) for s in each)) if each else set()
+        return {seed: _mean_of([s[seed] for s in each]) for seed in sorted(seeds)}
 
     def overall(self, suite: str, label: str, case: str = "", measure: str = "accuracy") -> Series:
         """Over all images of the stream, by seed."""
-        from fretta.report.significance import Sample
-
-        member = self.member(suite, label, case)
-        runs = [] if member is None else member.done
+        runs = [r for m in self.members(suite, label, case) for r in m.done]
         return {r.run["seed"]: Sample(float(r.overall[measure])) for r in runs}
 
     def trial(self, suite: str, method: str, **wanted: Any) -> list[Record]:
@@ -87,6 +106,16 @@ class Evidence:
             if r.tags["suite"].removesuffix("/tune") == suite and r.run["method"] == method
             if r.status == "done" and all(_of(r, k) == v for k, v in wanted.items())
         ]
+
+
+def _mean_of(samples: Sequence[Sample]) -> Sample:
+    """With the variance that drawing other images would give it."""
+    variances = [s.variance for s in samples if s.variance is not None]
+    whole = len(variances) == len(samples)
+    return Sample(
+        sum(s.value for s in samples) / len(samples),
+        sum(variances) / len(samples) ** 2 if whole else None,
+    )
 
 
 def _of(record: Record, name: str) -> Any:

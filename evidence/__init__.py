@@ -1,0 +1,1 @@
+"""What was measured, and the tables that are made of it."""

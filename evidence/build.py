@@ -1,0 +1,103 @@
+"""Fill the tables of README.md and docs/ from the committed records.
+
+    python -m evidence.build           # writes
+    python -m evidence.build --check   # fails if a table and the records disagree
+
+A table stands between `<!-- evidence: NAME -->` and `<!-- /evidence -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from fretta.tune.values import Rule
+
+from . import pages, tables, tuning
+from .claims import claims_table, claims_text
+from .committed import Evidence
+
+HERE = Path(__file__).resolve().parent
+BLOCK = re.compile(r"(<!-- evidence: ([\w-]+) -->\n).*?(<!-- /evidence -->)", re.DOTALL)
+FILES = (
+    "README.md",
+    "docs/evidence.md",
+    "docs/tuning.md",
+    "docs/analysis.md",
+    "docs/source-models.md",
+)
+RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
+
+BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
+    "summary": tables.summary_table,
+    "beaten": tables.beaten,
+    "claims": claims_table,
+    "claims-in-full": claims_text,
+    "cifar10c": partial(tables.corruption_table, suite="cifar10c-shared"),
+    "cifar10c-full": partial(tables.corruption_table, suite="cifar10c-shared-full"),
+    "cifar10c-tea": partial(tables.corruption_table, suite="cifar10c-shared-tea"),
+    "cifar10c-lt": tables.tail_table,
+    "pacs": tables.pacs_table,
+    "imagenet": partial(tables.corruption_table, suite="imagenet-shared"),
+    "digits": partial(tables.corruption_table, suite="digits-all"),
+    "variants": tables.variants_table,
+    "switches": pages.switches_table,
+    "parts": pages.parts_table,
+    "lam": pages.lam_table,
+    "k": pages.k_table,
+    "redundancy": pages.redundancy_table,
+    "nrs": pages.nrs_table,
+    "digits-corruptions": pages.digits_table,
+    "provenance": pages.provenance,
+    "defaults": tuning.defaults_table,
+    "scores": tuning.scores_table,
+    "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),
+    "rates-digits": partial(tuning.rates_table, suite="digits-all", rule=Rule.ORACLE),
+    "rates-pacs": partial(tuning.rates_table, suite="pacs-shared", rule=Rule.FIRST_DOMAIN),
+    "rules-cifar10c": partial(tuning.rules_table, suite="cifar10c-shared", rules=RULES),
+    "rules-digits": partial(tuning.rules_table, suite="digits-all", rules=RULES),
+}
+
+
+def filled(text: str, evidence: Evidence, where: str) -> str:
+    """The page with every block made anew."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match[2]
+        if name not in BLOCKS:
+            raise SystemExit(f"{where}: no block {name!r}; there are {', '.join(BLOCKS)}")
+        return f"{match[1]}{BLOCKS[name](evidence)}\n{match[3]}"
+
+    return BLOCK.sub(block, text)
+
+
+def stale(root: Path, folder: Path) -> list[str]:
+    """The pages that do not say what the records say."""
+    evidence = Evidence(folder)
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in FILES}
+    return [name for name, text in texts.items() if filled(text, evidence, name) != text]
+
+
+def main() -> None:
+    root, evidence = HERE.parent, Evidence(HERE)
+    if "--check" in sys.argv[1:]:
+        found = stale(root, HERE)
+        if found:
+            raise SystemExit(
+                f"{', '.join(found)}: not what the records say; run python -m evidence.build"
+            )
+        return
+    for name in FILES:
+        path = root / name
+        text = path.read_text(encoding="utf-8")
+        new = filled(text, evidence, name)
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+            print(f"wrote {name}")
+
+
+if __name__ == "__main__":
+    main()

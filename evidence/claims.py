@@ -1,0 +1,253 @@
+"""The paper's claims, one by one. Verdicts follow from the records by the rules written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fretta.report.significance import Series
+
+from .committed import METHODS, Evidence, compare, mean
+from .tables import BENCHMARKS, markdown
+
+HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One of the paper's claims, what we found, and how to find it again."""
+
+    says: str
+    verdict: str
+    numbers: Sequence[str]
+    command: str
+    figure: str  # of `fretta report evidence --out report`
+
+
+def verdict(yes: int, of: int) -> str:
+    """All of them, some of them, none of them."""
+    return HOLDS if yes == of else NOT if yes == 0 else PARTLY
+
+
+def claims(evidence: Evidence) -> list[Claim]:
+    makers: list[Callable[[Evidence], Claim]] = [
+        redundancy_grows,
+        methods_reduce_it,
+        graph_beats_simple,
+        best_or_second,
+        label_shift,
+        cheapest,
+        parts_help,
+        insensitive,
+    ]
+    return [make(evidence) for make in makers]
+
+
+def redundancy_grows(evidence: Evidence) -> Claim:
+    """At severity 5, NRS of the source model is above that of clean images."""
+    words, grown, total = [], 0, 0
+    for data in ("cifar10", "digits"):
+        points = evidence.analyses[f"redundancy-{data}"]["points"]
+        mine = [p for p in points if p["method"] == "source"]
+        clean = next(p["nrs"] for p in mine if p["severity"] == 0)
+        most = {p["corruption"]: p["nrs"] for p in mine if p["severity"] == 5}
+        higher = [name for name, nrs in most.items() if nrs > clean]
+        steps = {s: [p["nrs"] for p in mine if p["severity"] == s] for s in range(1, 6)}
+        averages = " → ".join(f"{sum(v) / len(v):.3f}" for v in steps.values())
+        lower = ", ".join(sorted(set(most) - set(higher)))
+        words.append(
+            f"{data}: above clean ({clean:.3f}) for {len(higher)} of {len(most)} corruptions"
+            + (f" (not {lower})" if lower else "")
+            + f"; mean over severities 1 to 5: {averages}"
+        )
+        grown, total = grown + len(higher), total + len(most)
+    return Claim(
+        "Redundancy grows with the level of corruption",
+        HOLDS if grown == total else PARTLY if grown > total / 2 else NOT,
+        words,
+        "fretta analyze redundancy (see docs/analysis.md)",
+        "redundancy against severity",
+    )
+
+
+def methods_reduce_it(evidence: Evidence) -> Claim:
+    """Against bn, whose statistics both methods use too: NRS lower, accuracy higher."""
+    words, yes = [], []
+    for name in ("CIFAR-10-C", "PACS", "ImageNet-sample-C", "digits"):
+        suite, case = BENCHMARKS[name]
+        for method in ("s-fret", "g-fret"):
+            nrs = _gap(evidence, suite, case, method, "bn", "nrs_after")
+            accuracy = _gap(evidence, suite, case, method, "bn")
+            yes.append(nrs[0] < 0 and accuracy[0] > 0 and accuracy[1])
+            star = "*" if accuracy[1] else ""
+            words.append(
+                f"{name}, {method}: NRS {nrs[0]:+.4f}, accuracy {100 * accuracy[0]:+.2f}{star}"
+                " against bn"
+            )
+    return Claim(
+        "S-FRET and G-FRET reduce redundancy, and accuracy rises with it",
+        verdict(sum(yes), len(yes)),
+        words,
+        "the five runs above",
+        "NRS before and after",
+    )
+
+
+def graph_beats_simple(evidence: Evidence) -> Claim:
+    words, yes = [], []
+    for name, (suite, case) in BENCHMARKS.items():
+        gap, distinct = _gap(evidence, suite, case, "g-fret", "s-fret")
+        yes.append(gap > 0 and distinct)
+        words.append(f"{name} {100 * gap:+.2f}{'*' if distinct else ''}")
+    return Claim(
+        "G-FRET beats S-FRET",
+        verdict(sum(yes), len(yes)),
+        ["g-fret minus s-fret: " + ", ".join(words)],
+        "the five runs above",
+        "accuracy over time",
+    )
+
+
+def best_or_second(evidence: Evidence) -> Claim:
+    words, yes = [], []
+    for name, (suite, case) in BENCHMARKS.items():
+        ranked = _ranking(evidence, suite, case)
+        place = ranked.index("g-fret") + 1
+        yes.append(place <= 2)
+        words.append(f"{name} {place} of {len(ranked)} (best: {ranked[0]})")
+    return Claim(
+        "G-FRET is best or second",
+        verdict(sum(yes), len(yes)),
+        ["place by mean accuracy, default variants: " + ", ".join(words)],
+        "the five runs above",
+        "accuracy against cost",
+    )
+
+
+def label_shift(evidence: Evidence) -> Claim:
+    """The paper: under label shift S-FRET falls behind bn, G-FRET stays ahead of it."""
+    suite, words = "cifar10c-shared-lt", []
+    found = {}
+    for case in ("IF=1", "IF=10", "IF=100"):
+        s = _gap(evidence, suite, case, "s-fret", "bn")
+        g = _gap(evidence, suite, case, "g-fret", "bn")
+        found[case] = (s, g)
+        words.append(
+            f"{case}: s-fret {100 * s[0]:+.2f}{'*' if s[1] else ''}, "
+            f"g-fret {100 * g[0]:+.2f}{'*' if g[1] else ''}"
+        )
+    simple, graph = found["IF=100"]
+    parts = [simple[0] < 0 and simple[1], graph[0] > 0 and graph[1]]
+    return Claim(
+        "S-FRET fails under label shift, G-FRET does not",
+        verdict(sum(parts), len(parts)),
+        ["against bn, " + "; ".join(words)],
+        "fretta run cifar10c-shared-lt --store evidence",
+        "label shift",
+    )
+
+
+def cheapest(evidence: Evidence) -> Claim:
+    """Median time of a step, each against bn of the same suite and seed."""
+    words, yes = [], []
+    for name in ("CIFAR-10-C", "PACS", "ImageNet-sample-C"):
+        suite, case = BENCHMARKS[name]
+        costs = {}
+        for method in METHODS[2:]:
+            mine = evidence.overall(suite, method, case, "seconds_per_batch")
+            base = evidence.overall(suite, "bn", case, "seconds_per_batch")
+            if mine and base:
+                costs[method] = mean(mine) / mean(base)
+        order = sorted(costs, key=lambda m: costs[m])
+        yes.append(order[0] == "s-fret")
+        words.append(f"{name}: " + ", ".join(f"{m} {costs[m]:.2f}" for m in order))
+    return Claim(
+        "S-FRET is the cheapest trained method",
+        verdict(sum(yes), len(yes)),
+        [f"time of a step, bn = 1. {w}" for w in words]
+        + ["one-backward methods are within the noise of each other: see docs/performance.md"],
+        "the five runs above; fretta bench-steps",
+        "cost",
+    )
+
+
+def parts_help(evidence: Evidence) -> Claim:
+    """Leaving a part out must cost accuracy."""
+    words, yes = [], []
+    for lam in ("", " lam=1"):
+        whole = evidence.accuracy("gfret-parts", f"all{lam}")
+        for part in ("L_R(A)", "L_R(R)", "L_P(A)", "L_P(R)"):
+            without = evidence.accuracy("gfret-parts", f"without_{part}{lam}")
+            if not without:
+                continue
+            test = compare(whole, without)
+            assert test is not None
+            yes.append(test.difference > 0 and test.distinct)
+            star = "*" if test.distinct else ""
+            words.append(f"{part}{lam.replace('lam', ' λ')} {100 * test.difference:+.2f}{star}")
+    return Claim(
+        "Each part of G-FRET helps",
+        verdict(sum(yes), len(yes)),
+        ["all parts minus all but one, λ = 0.01 unless said: " + ", ".join(words)],
+        "fretta run gfret-parts --store evidence",
+        "accuracy table of gfret-parts",
+    )
+
+
+def insensitive(evidence: Evidence) -> Claim:
+    """The spread over K1 × K2 against the spread over learning rates."""
+    trials = evidence.trial("cifar10c-shared", "g-fret", limit=256)
+    grid = {
+        (r.settings["k1"], r.settings["k2"]): 100 * r.overall["mean_over_domains"]
+        for r in trials
+        if r.settings["lr"] == _k_rate(trials) and r.run["data"].get("corruption") == "all"
+    }
+    values = list(grid.values())
+    spread = max(values) - min(values)
+    return Claim(
+        "Insensitive to K1 and K2",
+        HOLDS if spread < 0.5 else PARTLY if spread < 1 else NOT,
+        [
+            f"{min(values):.2f} to {max(values):.2f} % over {len(values)} settings of K1 and K2"
+            f" (spread {spread:.2f} points)"
+        ],
+        "fretta tune cifar10c-shared --method g-fret --rule oracle --grid k1=... (evidence/run.sh)",
+        "sensitivity",
+    )
+
+
+def _k_rate(trials: Sequence[object]) -> float:
+    rates = [r.settings["lr"] for r in trials if r.settings["k1"] != 100]  # type: ignore[attr-defined]
+    return float(rates[0])
+
+
+def _gap(
+    evidence: Evidence, suite: str, case: str, first: str, second: str, measure: str = "accuracy"
+) -> tuple[float, bool]:
+    """The paired difference, and whether it is beyond noise."""
+    a, b = (evidence.accuracy(suite, m, case, None, measure) for m in (first, second))
+    test = compare(a, b)
+    if test is None:
+        raise SystemExit(f"{suite}: no common seed of {first} and {second}")
+    return test.difference, test.distinct
+
+
+def _ranking(evidence: Evidence, suite: str, case: str) -> list[str]:
+    series: dict[str, Series] = {m: evidence.accuracy(suite, m, case) for m in METHODS}
+    known = {m: mean(s) for m, s in series.items() if s}
+    return sorted(known, key=lambda m: -known[m])
+
+
+def claims_table(evidence: Evidence) -> str:
+    rows = [[c.says, f"**{c.verdict}**"] for c in claims(evidence)]
+    return markdown(["the paper says", "here"], rows)
+
+
+def claims_text(evidence: Evidence) -> str:
+    parts = []
+    for number, c in enumerate(claims(evidence), 1):
+        lines = [f"### {number}. {c.says}: {c.verdict}", ""]
+        lines += [f"- {text}" for text in c.numbers]
+        lines += ["", f"Command: `{c.command}`. Figure: {c.figure}."]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

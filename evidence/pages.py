@@ -1,0 +1,140 @@
+"""Tables of single questions: the switches and parts of G-FRET, λ, K1 and K2, redundancy."""
+
+from __future__ import annotations
+
+from .committed import CORRUPTIONS, Evidence
+from .tables import BENCHMARKS, DASH, markdown, percent, points
+
+METHODS = ("source", "bn", "tent", "s-fret", "g-fret")
+
+
+def switches_table(evidence: Evidence) -> str:
+    """One difference at a time, from both ends."""
+    suite = "gfret-switches"
+    ends = {name: evidence.accuracy(suite, name) for name in ("paper", "released")}
+    fields = [
+        label.removeprefix("paper, ").removesuffix(" as released")
+        for label in evidence.labels(suite)
+        if label.startswith("paper, ")
+    ]
+    rows = []
+    for field in fields:
+        there = evidence.accuracy(suite, f"paper, {field} as released")
+        back = evidence.accuracy(suite, f"released, {field} as in the paper")
+        rows.append([f"`{field}`", percent(there), points(there, ends["paper"])])
+        rows[-1] += [percent(back), points(back, ends["released"])]
+    rows.append(["all of them", percent(ends["released"]), points(ends["released"], ends["paper"])])
+    rows[-1] += [percent(ends["paper"]), points(ends["paper"], ends["released"])]
+    head = ["difference", "paper, this one as released", "minus paper"]
+    return markdown([*head, "released, this one as in the paper", "minus released"], rows)
+
+
+def parts_table(evidence: Evidence) -> str:
+    """The rows of the paper's ablation, for two values of λ."""
+    suite = "gfret-parts"
+    names = ["bn", *(x for x in evidence.labels(suite) if not x.endswith("lam=1"))]
+    names = [n for n in dict.fromkeys(names) if n not in ("source",)]
+    bn = evidence.accuracy(suite, "bn")
+    rows = []
+    for name in names:
+        mine, heavy = evidence.accuracy(suite, name), evidence.accuracy(suite, f"{name} lam=1")
+        rows.append([name.replace("_", " "), percent(mine), _over(mine, bn, name)])
+        rows[-1] += [percent(heavy), _over(heavy, bn, name)]
+    return markdown(["parts", "λ = 0.01", "over bn", "λ = 1", "over bn"], rows)
+
+
+def _over(mine: object, bn: object, name: str) -> str:
+    return DASH if name == "bn" else points(mine, bn)  # type: ignore[arg-type]
+
+
+def lam_table(evidence: Evidence) -> str:
+    """λ × lr on the stream of the search."""
+    found = {
+        (r.settings["lr"], r.settings["lam"]): 100 * r.overall["mean_over_domains"]
+        for r in evidence.trial("cifar10c-shared", "g-fret", limit=256, corruption="all")
+        if (r.settings["k1"], r.settings["k2"]) == (100, 0.95)
+    }
+    lams = sorted({lam for _, lam in found})
+    rates = sorted({lr for lr, lam in found if lam != 0.01})
+    rows = [
+        [f"lr {lr:g}", *(f"{found[lr, lam]:.2f}" if (lr, lam) in found else DASH for lam in lams)]
+        for lr in rates
+    ]
+    return markdown(["", *(f"λ = {lam:g}" for lam in lams)], rows)
+
+
+def k_table(evidence: Evidence) -> str:
+    """K1 × K2 on the stream of the search."""
+    trials = evidence.trial("cifar10c-shared", "g-fret", limit=256, corruption="all")
+    rate = next(r.settings["lr"] for r in trials if r.settings["k1"] != 100)
+    found = {
+        (r.settings["k1"], r.settings["k2"]): 100 * r.overall["mean_over_domains"]
+        for r in trials
+        if r.settings["lr"] == rate and r.settings["lam"] == 0.01
+    }
+    k2s = sorted({k2 for _, k2 in found})
+    rows = [
+        [f"K1 = {k1}", *(f"{found[k1, k2]:.2f}" if (k1, k2) in found else DASH for k2 in k2s)]
+        for k1 in sorted({k1 for k1, _ in found})
+    ]
+    return markdown(["", *(f"K2 = {k2:g}" for k2 in k2s)], rows)
+
+
+def redundancy_table(evidence: Evidence) -> str:
+    """NRS and accuracy against severity, over the 15 corruptions."""
+    rows = []
+    for data, title in (("digits", "digits"), ("cifar10", "CIFAR-10")):
+        points_of = evidence.analyses[f"redundancy-{data}"]["points"]
+        for method in METHODS:
+            mine = [p for p in points_of if p["method"] == method]
+            for value, digits, factor in (("nrs", 3, 1.0), ("accuracy", 1, 100.0)):
+                row = [f"{title}, {method}: {'NRS' if value == 'nrs' else 'accuracy %'}"]
+                for severity in range(6):
+                    values = [p[value] for p in mine if p["severity"] == severity]
+                    row.append(f"{factor * sum(values) / len(values):.{digits}f}")
+                rows.append(row)
+    return markdown(["", "clean", "1", "2", "3", "4", "5"], rows)
+
+
+def nrs_table(evidence: Evidence) -> str:
+    """At the end of each domain: NRS under the source model and as adapted, and accuracy."""
+    rows = []
+    for name, (suite, case) in BENCHMARKS.items():
+        if not evidence.has(suite):
+            continue
+        for method in METHODS:
+            before = evidence.accuracy(suite, "source", case, None, "nrs_before")
+            after = evidence.accuracy(suite, method, case, None, "nrs_after")
+            accuracy = evidence.accuracy(suite, method, case)
+            if not after:
+                continue
+            scores = [s.value for s in after.values()]
+            source = [s.value for s in before.values()]
+            change = sum(scores) / len(scores) - sum(source) / len(source)
+            rows.append([name, method, f"{sum(scores) / len(scores):.4f}"])
+            rows[-1] += [f"{change:+.4f}", percent(accuracy)]
+    return markdown(["benchmark", "method", "NRS", "minus source", "accuracy %"], rows)
+
+
+def digits_table(evidence: Evidence) -> str:
+    """Seed 0 of the embedded benchmark, corruption by corruption."""
+    rows = []
+    for corruption in CORRUPTIONS:
+        series = [evidence.accuracy("digits-all", m, "", [corruption]) for m in METHODS]
+        rows.append([corruption, *(f"{100 * s[0].value:.1f}" for s in series)])
+    series = [evidence.accuracy("digits-all", m) for m in METHODS]
+    rows.append(["**mean**", *(f"{100 * s[0].value:.1f}" for s in series)])
+    return markdown(["corruption", *METHODS], rows)
+
+
+def provenance(evidence: Evidence) -> str:
+    """What made the records."""
+    records = [*evidence.records, *evidence.trials]
+    commits = sorted({str(r.provenance["commit"])[:7] for r in records})
+    versions = {k: sorted({str(r.provenance[k]) for r in records}) for k in ("torch", "processor")}
+    hours = sum(float(r.provenance["wall_seconds"]) for r in records) / 3600
+    return (
+        f"{len(evidence.records)} results and {len(evidence.trials)} trials; {hours:.1f} hours of"
+        f" one core; torch {', '.join(versions['torch'])} on {', '.join(versions['processor'])},"
+        f" two runs side by side; commits {', '.join(commits)}."
+    )

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Everything behind docs/evidence.md, in order. What is there is skipped, so it can be stopped and started again.
+# Wants FRETTA_DATA: PACS, cifar-10-batches-py, imagenet-sample, weights. About nine hours of one core.
+#
+#     FRETTA_DATA=../shared/data JOBS=2 sh evidence/run.sh
+set -eu
+HOW="--jobs ${JOBS:-2} --threads 1"
+cd "$(dirname "$0")/.."
+
+# Source models of PACS, for the two domains without one.
+for target in cartoon photo; do
+    out=pacs_${target}_160_tf_efficientnet_lite0.safetensors
+    test -f "$out" || fretta train pacs --target $target --size 160 --model timm:tf_efficientnet_lite0 \
+        --init efficientnet-lite0 --iterations 240 --batch-size 16 --lr 3e-4 --out "$out"
+done
+
+# Learning rates, under the same rules for all.
+RATES=lr=1e-5,1e-4,5e-4,1e-3,5e-3,1e-2
+FEW=lr=1e-5,1e-4,1e-3,5e-3
+for method in g-fret s-fret tent eta tsd eata sar tipi; do
+    T="fretta tune --method $method --seed 0 --store evidence/tuning $HOW"
+    $T cifar10c-shared --rule extra-corruptions --grid $RATES --limit 512
+    $T cifar10c-shared --rule first-domain --grid $RATES --limit 1024
+    $T cifar10c-shared --rule label-free --grid $RATES --limit 256
+    $T cifar10c-shared --rule oracle --grid $RATES --limit 256
+    for rule in extra-corruptions first-domain label-free oracle; do
+        $T digits-all --rule $rule --grid $RATES
+    done
+    $T pacs-shared --rule first-domain --grid $FEW --limit 512
+done
+G="fretta tune cifar10c-shared --method g-fret --seed 0 --store evidence/tuning --product $HOW"
+for rule in "extra-corruptions --limit 512" "oracle --limit 256" "label-free --limit 256"; do
+    $G --rule $rule --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
+    $G --rule $rule --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
+done
+
+# The results.
+for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea \
+    pacs-shared imagenet-shared gfret-parts gfret-switches; do
+    fretta run $suite --store evidence $HOW
+done
+
+# Redundancy.
+M="--method source --method bn --method tent --method s-fret --method g-fret"
+C="--data cifar10 --model cifar:resnet20 --weights cifar10_resnet20.safetensors --num-classes 10
+   --size 32 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225"
+fretta analyze redundancy $C $M --limit 256 --corruption all --store evidence --name redundancy-cifar10
+fretta analyze redundancy $M --limit 256 --corruption all --store evidence --name redundancy-digits
+
+python -m evidence.build
+fretta report evidence --out report

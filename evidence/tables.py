@@ -1,0 +1,172 @@
+"""The tables of the pages, as Markdown, from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fretta.report.significance import Series, rank
+
+from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
+
+DASH = "–"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def percent(series: Series, mark: str = "") -> str:
+    """Mean ± sample deviation over seeds; bold is the best, † all that cannot be told from it."""
+    if not series:
+        return DASH
+    values = [100 * s.value for s in series.values()]
+    text = f"{sum(values) / len(values):.2f}"
+    if len(values) > 1:
+        middle = sum(values) / len(values)
+        deviation = (sum((v - middle) ** 2 for v in values) / (len(values) - 1)) ** 0.5
+        text += f" ± {deviation:.2f}"
+    return {"best": f"**{text}**", "tie": f"**{text}**†", "top": f"**{text}**‡"}.get(mark, text)
+
+
+def points(first: Series, second: Series) -> str:
+    """The paired difference in points; * where it is beyond noise."""
+    test = compare(first, second)
+    if test is None:
+        return DASH
+    return f"{100 * test.difference:+.2f}" + ("*" if test.distinct else "")
+
+
+def accuracy_table(
+    evidence: Evidence,
+    suite: str,
+    columns: Sequence[tuple[str, str, Sequence[str] | None]],
+    against: str = "bn",
+) -> str:
+    """Methods × (title, case, domains), the gain over `against`, and the number of seeds."""
+    labels = evidence.labels(suite, columns[0][1])
+    grid = [[evidence.accuracy(suite, la, case, d) for _, case, d in columns] for la in labels]
+    marks = [rank([row[j] for row in grid]).marks for j in range(len(columns))]
+    base = [evidence.accuracy(suite, against, case, d) for _, case, d in columns]
+    rows = []
+    for i, (label, row) in enumerate(zip(labels, grid, strict=True)):
+        cells = [percent(series, marks[j][i]) for j, series in enumerate(row)]
+        last = DASH if label == against else points(row[-1], base[-1])
+        rows.append([label, *cells, last, str(max((len(s) for s in row), default=0))])
+    return markdown(["method", *(t for t, _, _ in columns), f"over {against}", "seeds"], rows)
+
+
+def corruption_table(evidence: Evidence, suite: str) -> str:
+    return accuracy_table(evidence, suite, [(name, "", d) for name, d in SPANS.items()])
+
+
+def pacs_table(evidence: Evidence) -> str:
+    domains = ("art_painting", "cartoon", "photo")
+    columns = [(d, "", [d]) for d in domains]
+    return accuracy_table(evidence, "pacs-shared", [*columns, ("mean", "", domains)])
+
+
+def tail_table(evidence: Evidence) -> str:
+    """Long-tailed streams: over images, and for the longest tail over classes too."""
+    suite, cases = "cifar10c-shared-lt", ("IF=1", "IF=10", "IF=100")
+    labels = evidence.labels(suite, cases[0])
+    grid = [[evidence.accuracy(suite, la, c) for c in cases] for la in labels]
+    macro = [evidence.accuracy(suite, la, "IF=100", None, "accuracy_macro") for la in labels]
+    grid = [[*row, m] for row, m in zip(grid, macro, strict=True)]
+    marks = [rank([row[j] for row in grid]).marks for j in range(4)]
+    rows = [
+        [label, *(percent(s, marks[j][i]) for j, s in enumerate(row)), str(len(row[0]))]
+        for i, (label, row) in enumerate(zip(labels, grid, strict=True))
+    ]
+    return markdown(["method", *cases, "IF=100 over classes", "seeds"], rows)
+
+
+def variants_table(evidence: Evidence) -> str:
+    """Released minus paper, paired over seeds, on every benchmark."""
+    rows = []
+    for method in VARIANTS:
+        row = [method]
+        for suite, case in BENCHMARKS.values():
+            if not evidence.has(suite):
+                row.append(DASH)
+                continue
+            paper = evidence.accuracy(suite, method, case)
+            row.append(points(evidence.accuracy(suite, f"{method} (released)", case), paper))
+        rows.append(row)
+    return markdown(["released minus paper", *BENCHMARKS], rows)
+
+
+# What a reader calls it: (suite, case). The case is empty where a suite has one setup.
+BENCHMARKS: dict[str, tuple[str, str]] = {
+    "CIFAR-10-C": ("cifar10c-shared", ""),
+    "CIFAR-10-C-LT, IF=100": ("cifar10c-shared-lt", "IF=100"),
+    "PACS": ("pacs-shared", ""),
+    "ImageNet-sample-C": ("imagenet-shared", ""),
+    "digits": ("digits-all", ""),
+}
+PAPER = {  # (table, data set, columns) of the paper, ResNet-18
+    "CIFAR-10-C": ("IC", "CIFAR-10-C", ("1-15",)),
+    "PACS": ("DG", "PACS", ("art_painting", "cartoon", "photo")),
+    "ImageNet-sample-C": ("IC", "ImageNet-C", ("1-15",)),
+}
+
+
+def printed(benchmark: str, method: str) -> float | None:
+    """What the paper prints, in percent; the mean where we average several of its columns."""
+    if benchmark not in PAPER:
+        return None
+    table, data, columns = PAPER[benchmark]
+    found = [paper_value(table, data, "ResNet-18", method, c) for c in columns]
+    known = [v for v in found if v is not None]
+    return sum(known) / len(known) if len(known) == len(columns) else None
+
+
+def summary_table(evidence: Evidence) -> str:
+    """Ours and the paper's side by side, each with its gain over its own source model."""
+    shown = [b for b in BENCHMARKS if evidence.has(BENCHMARKS[b][0])]
+    head = ["method"]
+    for name in shown:
+        head += [name] + (["the paper's"] if name in PAPER else [])
+    rows = []
+    for method in METHODS:
+        row = [f"`{method}`"]
+        for name in shown:
+            suite, case = BENCHMARKS[name]
+            ours, base = (evidence.accuracy(suite, m, case) for m in (method, "source"))
+            row.append(DASH if not ours else f"{100 * mean(ours):.1f}{_gain(ours, base, method)}")
+            if name in PAPER:
+                theirs, source = printed(name, method), printed(name, "source")
+                gain = "" if None in (theirs, source) or method == "source" else theirs - source  # type: ignore[operator]
+                row.append(
+                    DASH
+                    if theirs is None
+                    else f"{theirs:.1f}" + (f" ({gain:+.1f})" if gain != "" else "")
+                )
+        rows.append(row)
+    return markdown(head, rows)
+
+
+def _gain(ours: Series, base: Series, method: str) -> str:
+    test = compare(ours, base)
+    return "" if test is None or method == "source" else f" ({100 * test.difference:+.1f})"
+
+
+def beaten(evidence: Evidence) -> str:
+    """Where a baseline is above G-FRET: said first."""
+    lines = []
+    for name, (suite, case) in BENCHMARKS.items():
+        if not evidence.has(suite):
+            continue
+        mine = evidence.accuracy(suite, "g-fret", case)
+        above = []
+        for method in METHODS:
+            if method in ("g-fret", "s-fret"):
+                continue
+            theirs = evidence.accuracy(suite, method, case)
+            test = compare(theirs, mine) if theirs else None
+            if test is not None and test.difference > 0:
+                star = "*" if test.distinct else ""
+                above.append((test.difference, f"{method} {100 * test.difference:+.2f}{star}"))
+        words = ", ".join(text for _, text in sorted(above, reverse=True)) or "none"
+        lines.append(f"- **{name}** (g-fret {100 * mean(mine):.2f} %): {words}")
+    return "\n".join(lines)

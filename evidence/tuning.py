@@ -1,0 +1,173 @@
+"""What each selection rule would have chosen, from the trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from fretta.records import Record
+from fretta.tune.rules import score
+from fretta.tune.values import Rule
+
+from .committed import METHODS, Evidence
+from .tables import DASH, markdown
+
+TUNED = ("tent", "eta", "eata", "sar", "tsd", "tipi", "s-fret", "g-fret")
+ONLY_LR = ("lam", "k1", "k2")  # trials that change something else are not about the rate
+
+
+def rates(records: Iterable[Record], defaults: dict[str, object]) -> dict[float, Record]:
+    """By learning rate, everything else as the library has it."""
+    return {
+        float(r.settings["lr"]): r
+        for r in records
+        if all(r.settings.get(k) == defaults.get(k) for k in ONLY_LR)
+    }
+
+
+def view(evidence: Evidence, suite: str, method: str, rule: Rule) -> dict[float, Record]:
+    """The trials that a rule may look at."""
+    found = evidence.trial(suite, method)
+    usual = _usual(found)
+    if rule is Rule.EXTRA_CORRUPTIONS:
+        chosen = [r for r in found if r.run["data"].get("corruption") == "extra"]
+    elif rule is Rule.FIRST_DOMAIN:
+        chosen = [r for r in found if _first(r)]
+    else:
+        chosen = [r for r in found if not _first(r) and r.run["data"].get("corruption") != "extra"]
+    return dict(sorted(rates(chosen, usual).items()))
+
+
+def _first(record: Record) -> bool:
+    return record.tags.get("tuning") == "first-domain" or bool(
+        record.run["order_options"].get("domains")
+    )
+
+
+def _usual(found: list[Record]) -> dict[str, object]:
+    counts: dict[str, dict[object, int]] = {k: {} for k in ONLY_LR}
+    for r in found:
+        for k in ONLY_LR:
+            counts[k][r.settings.get(k)] = counts[k].get(r.settings.get(k), 0) + 1
+    return {k: max(c, key=lambda v: c[v]) for k, c in counts.items() if c}
+
+
+def best(trials: dict[float, Record], rule: Rule) -> float | None:
+    scores = {lr: score(rule, [r]) or -1e9 for lr, r in trials.items()}
+    return max(scores, key=lambda lr: scores[lr]) if scores else None
+
+
+def rules_table(evidence: Evidence, suite: str, rules: tuple[Rule, ...]) -> str:
+    """Per method: accuracy over the rates, what each rule chooses, and what that gives."""
+    rows = []
+    for method in TUNED:
+        everything = view(evidence, suite, method, Rule.ORACLE)
+        row = [method]
+        for rule in rules:
+            lr = best(view(evidence, suite, method, rule), rule)
+            if lr is None:
+                row.append(DASH)
+            elif lr in everything:
+                row.append(f"{lr:g}: {accuracy(everything[lr]):.2f}")
+            else:
+                row.append(f"{lr:g}")
+        rows.append(row)
+    return markdown(["method", *(str(r.value) for r in rules)], rows)
+
+
+def rates_table(evidence: Evidence, suite: str, rule: Rule) -> str:
+    """Accuracy by learning rate: how sensitive a method is."""
+    views = {m: view(evidence, suite, m, rule) for m in METHODS if m in TUNED}
+    all_rates = sorted({lr for trials in views.values() for lr in trials})
+    rows = []
+    for method, trials in views.items():
+        top = max((accuracy(r) for r in trials.values()), default=0.0)
+        cells = []
+        for lr in all_rates:
+            value = accuracy(trials[lr]) if lr in trials else None
+            text = DASH if value is None else f"{value:.2f}"
+            cells.append(f"**{text}**" if value == top else text)
+        rows.append([method, *cells])
+    return markdown(["method", *(f"{lr:g}" for lr in all_rates)], rows)
+
+
+def accuracy(record: Record) -> float:
+    return 100 * float(record.overall["mean_over_domains"])
+
+
+# ---- which score without labels ------------------------------------------------------------------
+
+SCORES: dict[str, Callable[[float, float, float], float]] = {
+    "−H": lambda e, h, nrs: -h,
+    "−NRS": lambda e, h, nrs: -nrs,
+    "ln E − H": lambda e, h, nrs: math.log(e) - h,
+    "2 ln E − H − NRS": lambda e, h, nrs: 2 * math.log(e) - h - nrs,
+    "**4 ln E − H**": lambda e, h, nrs: 4 * math.log(e) - h,
+}
+
+
+def scores_table(evidence: Evidence) -> str:
+    """Points lost against the best rate when a score chooses it."""
+    columns = [(s, m) for s in ("digits-all", "cifar10c-shared") for m in TUNED]
+    rows = []
+    for name, scored in SCORES.items():
+        lost = []
+        for suite, method in columns:
+            trials = view(evidence, suite, method, Rule.ORACLE)
+            values = {lr: _scored(r, scored) for lr, r in trials.items()}
+            picked = max(values, key=lambda lr: values[lr])
+            lost.append(max(map(accuracy, trials.values())) - accuracy(trials[picked]))
+        rows.append([name, *(f"{x:.1f}" for x in lost), f"{max(lost):.1f}"])
+    titles = [f"{s.split('-')[0].replace('cifar10c', 'CIFAR-10-C')}: {m}" for s, m in columns]
+    return markdown(["score", *titles, "worst"], rows)
+
+
+def _scored(record: Record, scored: Callable[[float, float, float], float]) -> float:
+    """Averaged over domains; a run that diverged scores lowest."""
+    keys = ("predicted_classes", "entropy", "nrs_after")
+    if any(row[k] is None for row in record.rows for k in keys):
+        return -math.inf
+    values = [scored(*(row[k] for k in keys)) for row in record.rows]
+    return sum(values) / len(values)
+
+
+# ---- the defaults of the library -----------------------------------------------------------------
+
+CANDIDATES = (1e-5, 1e-4, 1e-3, 5e-3)  # on all three benchmarks
+HONEST = {  # without the labels that are reported: held-out corruptions, or the first domain
+    "cifar10c-shared": Rule.EXTRA_CORRUPTIONS,
+    "digits-all": Rule.EXTRA_CORRUPTIONS,
+    "pacs-shared": Rule.FIRST_DOMAIN,
+}
+
+
+def by_rate(evidence: Evidence, method: str) -> dict[float, list[float]]:
+    """Accuracy on each benchmark as its rule sees it, by learning rate."""
+    found: dict[float, list[float]] = {}
+    for lr in CANDIDATES:
+        seen = [view(evidence, s, method, rule).get(lr) for s, rule in HONEST.items()]
+        if all(seen):
+            found[lr] = [accuracy(r) for r in seen if r is not None]
+    return found
+
+
+def chosen_rate(evidence: Evidence, method: str) -> float:
+    """One rate for all: the highest mean over the benchmarks."""
+    scores = {lr: sum(each) / len(each) for lr, each in by_rate(evidence, method).items()}
+    return max(scores, key=lambda lr: scores[lr])
+
+
+def defaults_table(evidence: Evidence) -> str:
+    """The mean over the three benchmarks by learning rate; the best is the library's default."""
+    rows = []
+    for method in TUNED:
+        best_rate, found = chosen_rate(evidence, method), by_rate(evidence, method)
+        cells = []
+        for lr in CANDIDATES:
+            text = f"{sum(found[lr]) / len(found[lr]):.2f}"
+            cells.append(f"**{text}**" if lr == best_rate else text)
+        others = [
+            max(v[i] for v in found.values()) - found[best_rate][i] for i in range(len(HONEST))
+        ]
+        rows.append([method, *cells, f"{max(others):.2f}"])
+    return markdown(["method", *(f"{lr:g}" for lr in CANDIDATES), "lost at most"], rows)

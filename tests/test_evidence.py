@@ -1,0 +1,90 @@
+"""The pages say what the committed records say, and the defaults are what the search chose."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fretta.methods import REGISTRY
+from fretta.records import Record
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "evidence"
+
+
+@pytest.fixture(scope="module")
+def build():
+    sys.path.insert(0, str(ROOT))
+    try:
+        yield importlib.import_module("evidence.build")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def evidence(build):
+    return build.Evidence(FOLDER)
+
+
+def test_pages_and_records_agree(build):
+    assert build.stale(ROOT, FOLDER) == []
+
+
+def test_every_block_is_on_some_page_and_none_is_empty(build):
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in build.FILES]
+    shown = {m[2] for text in texts for m in build.BLOCK.finditer(text)}
+    assert shown == set(build.BLOCKS)
+    for text in texts:
+        for match in build.BLOCK.finditer(text):
+            assert match[0].count("\n") > 2 or match[2] == "provenance", match[2]
+
+
+def test_a_changed_record_is_noticed(build, tmp_path):
+    """One more right answer in a hundred on one corruption, sealed properly: four pages differ."""
+    copy = tmp_path / "evidence"
+    for part in ("records", "analyses", "tuning/records"):
+        shutil.copytree(FOLDER / part, copy / part)
+    chosen = [
+        (path, record)
+        for path in sorted((copy / "records").glob("*.json"))
+        if (record := Record.from_bytes(path.read_bytes())).tags["suite"] == "cifar10c-shared"
+        and record.tags["label"] == "g-fret"
+    ]
+    path, record = chosen[0]
+    first = {**record.rows[0], "accuracy": record.rows[0]["accuracy"] + 0.01}
+    path.write_bytes(replace(record, rows=[first, *record.rows[1:]]).to_bytes())
+    assert "docs/evidence.md" in build.stale(ROOT, copy)
+
+
+def test_records_are_complete_and_from_committed_code(evidence):
+    records = [*evidence.records, *evidence.trials]
+    assert len(records) > 300
+    for record in records:
+        assert record.status == "done", record.tags
+        assert record.provenance["dirty"] is False, record.tags
+        assert len(record.provenance["commit"]) == 40
+
+
+def test_the_defaults_are_what_the_search_chose(build, evidence):
+    for method in build.tuning.TUNED:
+        default = REGISTRY[method]().resolved(10, quiet=True).lr
+        assert default == build.tuning.chosen_rate(evidence, method), method
+
+
+def test_results_were_made_with_these_defaults(evidence):
+    """A record of a default variant has the learning rate that the library has now."""
+    for record in evidence.records:
+        if record.tags["label"] == record.run["method"] and "lr" in record.settings:
+            method = REGISTRY[record.run["method"]]().resolved(10, quiet=True)
+            assert record.settings["lr"] == method.lr, (record.tags, record.settings["lr"])
+
+
+def test_no_file_is_large():
+    sizes = {p: p.stat().st_size for p in FOLDER.rglob("*.json")}
+    assert max(sizes.values()) < 200_000, max(sizes, key=lambda p: sizes[p])
+    assert sum(sizes.values()) < 12_000_000
