@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-browser test-data lint clean
+.PHONY: demo test test-slow test-browser test-data evidence lint clean
 
 demo: $(READY)  ## the main job on the embedded data
 	$(BIN)/fretta demo
@@ -25,6 +25,9 @@ lint: $(READY)  ## format, lint, types
 
 test-data: $(READY)  ## the tests on real data; FRETTA_DATA says where it is
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m data
+
+evidence: $(READY)  ## every run behind docs/evidence.md; FRETTA_DATA says where the data is; hours
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh evidence/run.sh
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

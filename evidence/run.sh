@@ -23,16 +23,17 @@ for method in g-fret s-fret tent eta tsd eata sar tipi; do
     $T cifar10c-shared --rule first-domain --grid $RATES --limit 1024
     $T cifar10c-shared --rule label-free --grid $RATES --limit 256
     $T cifar10c-shared --rule oracle --grid $RATES --limit 256
-    for rule in extra-corruptions first-domain label-free oracle; do
-        $T digits-all --rule $rule --grid $RATES
-    done
+    $T digits-all --rule extra-corruptions --grid $FEW
+    $T digits-all --rule first-domain --grid $FEW
+    $T digits-all --rule label-free --grid $FEW --limit 256
+    $T digits-all --rule oracle --grid $FEW --limit 256
     $T pacs-shared --rule first-domain --grid $FEW --limit 512
 done
 G="fretta tune cifar10c-shared --method g-fret --seed 0 --store evidence/tuning --product $HOW"
-for rule in "extra-corruptions --limit 512" "oracle --limit 256" "label-free --limit 256"; do
+for rule in "extra-corruptions --limit 512" "oracle --limit 256"; do
     $G --rule $rule --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
-    $G --rule $rule --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 done
+$G --rule oracle --limit 256 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea \

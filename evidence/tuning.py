@@ -39,9 +39,9 @@ def view(evidence: Evidence, suite: str, method: str, rule: Rule) -> dict[float,
 
 
 def _first(record: Record) -> bool:
-    return record.tags.get("tuning") == "first-domain" or bool(
-        record.run["order_options"].get("domains")
-    )
+    if record.run["data"]["name"] == "pacs":  # each case is one domain
+        return True
+    return bool(record.run["order_options"].get("domains"))
 
 
 def _usual(found: list[Record]) -> dict[str, object]:
@@ -133,45 +133,43 @@ def _scored(record: Record, scored: Callable[[float, float, float], float]) -> f
 
 # ---- the defaults of the library -----------------------------------------------------------------
 
-CANDIDATES = (1e-5, 1e-4, 1e-3, 5e-3)  # on all three benchmarks
-HONEST = {  # without the labels that are reported: held-out corruptions, or the first domain
-    "cifar10c-shared": Rule.EXTRA_CORRUPTIONS,
-    "digits-all": Rule.EXTRA_CORRUPTIONS,
-    "pacs-shared": Rule.FIRST_DOMAIN,
-}
+CANDIDATES = (1e-5, 1e-4, 1e-3)  # no paper uses Adam on norm layers at more than 1e-3
+HONEST = (  # without the labels that are reported: held-out corruptions, or the first domain
+    ("cifar10c-shared", Rule.EXTRA_CORRUPTIONS),
+    ("cifar10c-shared", Rule.FIRST_DOMAIN),
+    ("digits-all", Rule.EXTRA_CORRUPTIONS),
+    ("digits-all", Rule.FIRST_DOMAIN),
+    ("pacs-shared", Rule.FIRST_DOMAIN),
+)
 
 
-def by_rate(evidence: Evidence, method: str) -> dict[float, list[float]]:
-    """Accuracy on each benchmark as its rule sees it, by learning rate."""
-    found: dict[float, list[float]] = {}
-    for lr in CANDIDATES:
-        seen = [view(evidence, s, method, rule).get(lr) for s, rule in HONEST.items()]
-        if all(seen):
-            found[lr] = [accuracy(r) for r in seen if r is not None]
+def regrets(evidence: Evidence, method: str) -> dict[float, list[float]]:
+    """By rate: points lost to the best candidate, on each benchmark as each rule sees it."""
+    found: dict[float, list[float]] = {lr: [] for lr in CANDIDATES}
+    for suite, rule in HONEST:
+        trials = view(evidence, suite, method, rule)
+        seen = {lr: accuracy(trials[lr]) for lr in CANDIDATES}
+        for lr, value in seen.items():
+            found[lr].append(max(seen.values()) - value)
     return found
 
 
-TIE = 0.1  # points
-
-
 def chosen_rate(evidence: Evidence, method: str) -> float:
-    """One rate for all: the lowest whose mean over the benchmarks is within TIE of the highest.
-    Real streams are longer than a search, and lower rates stay safe for longer."""
-    scores = {lr: sum(each) / len(each) for lr, each in by_rate(evidence, method).items()}
-    return min(lr for lr, score_of in scores.items() if score_of >= max(scores.values()) - TIE)
+    """The rate that loses least where it suits worst; of equals the higher, which adapts."""
+    worst = {lr: round(max(lost), 6) for lr, lost in regrets(evidence, method).items()}
+    return max(lr for lr, lost in worst.items() if lost == min(worst.values()))
 
 
 def defaults_table(evidence: Evidence) -> str:
-    """The mean over the three benchmarks by learning rate; the best is the library's default."""
+    """The most that each rate loses, and where; the smallest is the library's default."""
     rows = []
     for method in TUNED:
-        best_rate, found = chosen_rate(evidence, method), by_rate(evidence, method)
+        best_rate, found = chosen_rate(evidence, method), regrets(evidence, method)
         cells = []
-        for lr in CANDIDATES:
-            text = f"{sum(found[lr]) / len(found[lr]):.2f}"
+        for lr, lost in found.items():
+            suite, rule = HONEST[lost.index(max(lost))]
+            where = f" ({suite.split('-')[0]}, {rule.value})" if max(lost) >= 0.005 else ""
+            text = f"{max(lost):.2f}{where}"
             cells.append(f"**{text}**" if lr == best_rate else text)
-        others = [
-            max(v[i] for v in found.values()) - found[best_rate][i] for i in range(len(HONEST))
-        ]
-        rows.append([method, *cells, f"{max(others):.2f}"])
-    return markdown(["method", *(f"{lr:g}" for lr in CANDIDATES), "lost at most"], rows)
+        rows.append([method, *cells])
+    return markdown(["method", *(f"{lr:g}" for lr in CANDIDATES)], rows)
