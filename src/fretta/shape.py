@@ -45,7 +45,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "std": list,
         "size": int,
     },
-    "adapter": {"steps": int, "episodic": bool, "predict": str},
+    "adapter": {"steps": int, "episodic": bool, "predict": str, "guard": str},
 }
 
 _WORDS: dict[type, str] = {

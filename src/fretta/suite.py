@@ -34,6 +34,7 @@ from typing import Any
 
 from .api import build_method
 from .errors import ConfigError, FrettaError, SuiteError
+from .guard import Guard
 from .locate import check_fit, model_facts
 from .method import Need
 from .methods import REGISTRY
@@ -263,6 +264,10 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
         raise SuiteError(f"{where}: needs data = {{ name = ... }} and model = {{ ... }}")
     full = {**protocol, **entry.get("protocol", {})}
     check_adapter(entry.get("adapter", {}), where)
+    try:
+        Guard.of(entry.get("adapter", {}).get("guard"))
+    except ConfigError as error:
+        raise SuiteError(f"{where}, adapter: {error}") from error
     check_seeds(full["seeds"], where)
     return Case(name, data, entry["model"], full, entry.get("source"), entry.get("adapter", {}))
 

@@ -84,6 +84,7 @@ READING = {
     ),
     "unknown prediction time": (
         ("[[methods]]", 'adapter = { predict = "later" }\n[[methods]]'),
+        ("[[methods]]", 'adapter = { guard = "often" }\n[[methods]]'),
         "'before' or 'after' is expected",
     ),
     "no steps": (("[[methods]]", "adapter = { steps = 0 }\n[[methods]]"), "at least 1"),

@@ -27,6 +27,7 @@ SIZES = {
     "cifar10c": (1, 16, 5),
     "cifar10c-shared": (1, 17, 3),
     "cifar10c-shared-full": (1, 5, 1),
+    "cifar10c-shared-guarded": (1, 5, 1),
     "cifar10c-shared-lt": (3, 16, 3),
     "cifar10c-shared-tea": (1, 6, 3),
     "cifar100c": (1, 16, 5),
@@ -50,7 +51,7 @@ TABLES = ["cifar10c", "cifar100c", "cifar100c-lt", "domainnet", "imagenetc", "of
 TABLES += ["vlcs"]
 ONE = Options(threads=1)  # tests run in parallel processes
 CIFAR = ["cifar10c-shared", "cifar10c-shared-full", "cifar10c-shared-lt", "cifar10c-shared-tea"]
-CIFAR += ["gfret-parts", "gfret-switches"]
+CIFAR += ["cifar10c-shared-guarded", "gfret-parts", "gfret-switches"]
 SHARED = [*CIFAR, "pacs-shared", "imagenet-shared"]
 
 
