@@ -84,8 +84,11 @@ READING = {
     ),
     "unknown prediction time": (
         ("[[methods]]", 'adapter = { predict = "later" }\n[[methods]]'),
-        ("[[methods]]", 'adapter = { guard = "often" }\n[[methods]]'),
         "'before' or 'after' is expected",
+    ),
+    "unknown guard": (
+        ("[[methods]]", 'adapter = { guard = "often" }\n[[methods]]'),
+        "policy='often' is unknown",
     ),
     "no steps": (("[[methods]]", "adapter = { steps = 0 }\n[[methods]]"), "at least 1"),
 }
