@@ -38,6 +38,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "claims-in-full": claims_text,
     "cifar10c": partial(tables.corruption_table, suite="cifar10c-shared"),
     "cifar10c-full": partial(tables.corruption_table, suite="cifar10c-shared-full"),
+    "cifar10c-guarded": pages.guarded_table,
     "cifar10c-tea": partial(tables.corruption_table, suite="cifar10c-shared-tea"),
     "cifar10c-lt": tables.tail_table,
     "pacs": tables.pacs_table,

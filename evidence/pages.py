@@ -116,6 +116,20 @@ def nrs_table(evidence: Evidence) -> str:
     return markdown(["benchmark", "method", "NRS", "minus source", "accuracy %"], rows)
 
 
+def guarded_table(evidence: Evidence) -> str:
+    """The same stream and seed with and without the guard."""
+    rows = []
+    for label in evidence.labels("cifar10c-shared-guarded"):
+        with_, without = (
+            evidence.accuracy(suite, label)
+            for suite in ("cifar10c-shared-guarded", "cifar10c-shared")
+        )
+        seeds = with_.keys() & without.keys()
+        plain = {seed: without[seed] for seed in seeds}
+        rows.append([label, percent(plain), percent(with_), points(with_, plain)])
+    return markdown(["method", "without", "guard = rollback", "difference"], rows)
+
+
 def digits_table(evidence: Evidence) -> str:
     """Seed 0 of the embedded benchmark, corruption by corruption."""
     rows = []

@@ -37,7 +37,7 @@ $G --rule oracle --limit 256 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea \
-    pacs-shared imagenet-shared gfret-parts gfret-switches; do
+    cifar10c-shared-guarded pacs-shared imagenet-shared gfret-parts gfret-switches; do
     fretta run $suite --store evidence $HOW
 done
 

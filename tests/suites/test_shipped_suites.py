@@ -25,7 +25,7 @@ RELEASED = {f"{name} (released)" for name in ("eata", "sar", "tsd", "tipi", "s-f
 SIZES = {
     "ablation": (4, 12, 5),
     "cifar10c": (1, 16, 5),
-    "cifar10c-shared": (1, 17, 3),
+    "cifar10c-shared": (1, 18, 3),
     "cifar10c-shared-full": (1, 5, 1),
     "cifar10c-shared-guarded": (1, 5, 1),
     "cifar10c-shared-lt": (3, 16, 3),
