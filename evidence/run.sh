@@ -33,7 +33,7 @@ G="fretta tune cifar10c-shared --method g-fret --seed 0 --store evidence/tuning 
 for rule in "extra-corruptions --limit 512" "oracle --limit 256"; do
     $G --rule $rule --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
 done
-$G --rule oracle --limit 256 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
+$G --rule oracle --limit 256 --grid lr=1e-4,1e-3 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea \
