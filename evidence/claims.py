@@ -22,7 +22,7 @@ class Claim:
     verdict: str
     numbers: Sequence[str]
     command: str
-    figure: str  # of `fretta report evidence --out report`
+    figure: str  # drawn by `fretta report evidence`, or the table that shows it
 
 
 def verdict(yes: int, of: int) -> str:
@@ -67,7 +67,7 @@ def redundancy_grows(evidence: Evidence) -> Claim:
         HOLDS if grown == total else PARTLY if grown > total / 2 else NOT,
         words,
         "fretta analyze redundancy (see docs/analysis.md)",
-        "redundancy against severity",
+        _figure("severity-methods-cifar10", "NRS and accuracy against severity"),
     )
 
 
@@ -89,8 +89,8 @@ def methods_reduce_it(evidence: Evidence) -> Claim:
         "S-FRET and G-FRET reduce redundancy, and accuracy rises with it",
         verdict(sum(yes), len(yes)),
         words,
-        "the five runs above",
-        "NRS before and after",
+        "fretta run (each of the five suites) --store evidence",
+        _figure("nrs-cifar10c", "NRS before and after, CIFAR-10-C"),
     )
 
 
@@ -104,8 +104,8 @@ def graph_beats_simple(evidence: Evidence) -> Claim:
         "G-FRET beats S-FRET",
         verdict(sum(yes), len(yes)),
         ["g-fret minus s-fret: " + ", ".join(words)],
-        "the five runs above",
-        "accuracy over time",
+        "fretta run (each of the five suites) --store evidence",
+        _figure("cost-cifar10c", "accuracy against cost, CIFAR-10-C"),
     )
 
 
@@ -120,8 +120,8 @@ def best_or_second(evidence: Evidence) -> Claim:
         "G-FRET is best or second",
         verdict(sum(yes), len(yes)),
         ["place by mean accuracy, default variants: " + ", ".join(words)],
-        "the five runs above",
-        "accuracy against cost",
+        "fretta run (each of the five suites) --store evidence",
+        "the one of claim 3",
     )
 
 
@@ -144,7 +144,7 @@ def label_shift(evidence: Evidence) -> Claim:
         verdict(sum(parts), len(parts)),
         ["against bn, " + "; ".join(words)],
         "fretta run cifar10c-shared-lt --store evidence",
-        "label shift",
+        "[the table](#cifar-10-c-lt)",
     )
 
 
@@ -167,8 +167,8 @@ def cheapest(evidence: Evidence) -> Claim:
         verdict(sum(yes), len(yes)),
         [f"time of a step, bn = 1. {w}" for w in words]
         + ["one-backward methods are within the noise of each other: see docs/performance.md"],
-        "the five runs above; fretta bench-steps",
-        "cost",
+        "fretta run (each of the five suites) --store evidence; fretta bench-steps",
+        "the one of claim 3",
     )
 
 
@@ -191,7 +191,7 @@ def parts_help(evidence: Evidence) -> Claim:
         verdict(sum(yes), len(yes)),
         ["all parts minus all but one, λ = 0.01 unless said: " + ", ".join(words)],
         "fretta run gfret-parts --store evidence",
-        "accuracy table of gfret-parts",
+        "[the table](#ablation-λ-k1-and-k2)",
     )
 
 
@@ -214,8 +214,12 @@ def insensitive(evidence: Evidence) -> Claim:
             f" (spread {spread:.2f} points; lr {K_RATE:g})"
         ],
         "fretta tune cifar10c-shared --method g-fret --rule oracle --grid k1=... (evidence/run.sh)",
-        "sensitivity",
+        "[the table](#ablation-λ-k1-and-k2)",
     )
+
+
+def _figure(name: str, words: str) -> str:
+    return f"![{words}](figures/{name}.png)"
 
 
 def _gap(
@@ -245,6 +249,7 @@ def claims_text(evidence: Evidence) -> str:
     for number, c in enumerate(claims(evidence), 1):
         lines = [f"### {number}. {c.says}: {c.verdict}", ""]
         lines += [f"- {text}" for text in c.numbers]
-        lines += ["", f"Command: `{c.command}`. Figure: {c.figure}."]
+        where = c.figure if c.figure.startswith("!") else f"Figure: {c.figure}."
+        lines += ["", f"Command: `{c.command}`.", "", where]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -50,3 +50,7 @@ fretta analyze redundancy $M --limit 256 --corruption all --store evidence --nam
 
 python -m evidence.build
 fretta report evidence --out report
+for figure in nrs cost; do
+    cp report/figures/$figure-cifar10c-shared-resnet20-*.png docs/figures/$figure-cifar10c.png
+done
+cp report/figures/severity-methods-cifar10.png docs/figures/
