@@ -28,6 +28,7 @@ FILES = (
     "docs/tuning.md",
     "docs/analysis.md",
     "docs/source-models.md",
+    "docs/estimate.md",
 )
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
@@ -53,6 +54,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "nrs": pages.nrs_table,
     "digits-corruptions": pages.digits_table,
     "provenance": pages.provenance,
+    "estimate-fresh": pages.estimate_table,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,
     "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fretta.report.significance import Series
 
 from .committed import METHODS, Evidence, compare, mean
-from .pages import K_RATE
+from .pages import K_RATE, parts_of
 from .tables import BENCHMARKS, markdown
 
 HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
+OPEN = "cannot be told here"
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,17 @@ class Claim:
     figure: str  # drawn by `fretta report evidence`, or the table that shows it
 
 
-def verdict(yes: int, of: int) -> str:
-    """All of them, some of them, none of them."""
-    return HOLDS if yes == of else NOT if yes == 0 else PARTLY
+def verdict(findings: Sequence[bool | None]) -> str:
+    """From what was found in each place: yes, no, or None where noise hides the answer."""
+    if all(findings):
+        return HOLDS
+    if any(findings):
+        return PARTLY
+    return NOT if any(f is False for f in findings) else OPEN
+
+
+def better(gap: float, distinct: bool) -> bool | None:
+    return gap > 0 if distinct else None
 
 
 def claims(evidence: Evidence) -> list[Claim]:
@@ -73,13 +82,14 @@ def redundancy_grows(evidence: Evidence) -> Claim:
 
 def methods_reduce_it(evidence: Evidence) -> Claim:
     """Against bn, whose statistics both methods use too: NRS lower, accuracy higher."""
-    words, yes = [], []
+    words: list[str] = []
+    yes: list[bool | None] = []
     for name in ("CIFAR-10-C", "PACS", "ImageNet-sample-C", "digits"):
         suite, case = BENCHMARKS[name]
         for method in ("s-fret", "g-fret"):
             nrs = _gap(evidence, suite, case, method, "bn", "nrs_after")
             accuracy = _gap(evidence, suite, case, method, "bn")
-            yes.append(nrs[0] < 0 and accuracy[0] > 0 and accuracy[1])
+            yes.append(nrs[0] < 0 and better(*accuracy))
             star = "*" if accuracy[1] else ""
             words.append(
                 f"{name}, {method}: NRS {nrs[0]:+.4f}, accuracy {100 * accuracy[0]:+.2f}{star}"
@@ -87,7 +97,7 @@ def methods_reduce_it(evidence: Evidence) -> Claim:
             )
     return Claim(
         "S-FRET and G-FRET reduce redundancy, and accuracy rises with it",
-        verdict(sum(yes), len(yes)),
+        verdict(yes),
         words,
         "fretta run (each of the five suites) --store evidence",
         _figure("nrs-cifar10c", "NRS before and after, CIFAR-10-C"),
@@ -98,11 +108,11 @@ def graph_beats_simple(evidence: Evidence) -> Claim:
     words, yes = [], []
     for name, (suite, case) in BENCHMARKS.items():
         gap, distinct = _gap(evidence, suite, case, "g-fret", "s-fret")
-        yes.append(gap > 0 and distinct)
+        yes.append(better(gap, distinct))
         words.append(f"{name} {100 * gap:+.2f}{'*' if distinct else ''}")
     return Claim(
         "G-FRET beats S-FRET",
-        verdict(sum(yes), len(yes)),
+        verdict(yes),
         ["g-fret minus s-fret: " + ", ".join(words)],
         "fretta run (each of the five suites) --store evidence",
         _figure("cost-cifar10c", "accuracy against cost, CIFAR-10-C"),
@@ -118,7 +128,7 @@ def best_or_second(evidence: Evidence) -> Claim:
         words.append(f"{name} {place} of {len(ranked)} (best: {ranked[0]})")
     return Claim(
         "G-FRET is best or second",
-        verdict(sum(yes), len(yes)),
+        verdict(yes),
         ["place by mean accuracy, default variants: " + ", ".join(words)],
         "fretta run (each of the five suites) --store evidence",
         "the one of claim 3",
@@ -138,10 +148,10 @@ def label_shift(evidence: Evidence) -> Claim:
             f"g-fret {100 * g[0]:+.2f}{'*' if g[1] else ''}"
         )
     simple, graph = found["IF=100"]
-    parts = [simple[0] < 0 and simple[1], graph[0] > 0 and graph[1]]
+    parts = [better(-simple[0], simple[1]), better(*graph)]
     return Claim(
         "S-FRET fails under label shift, G-FRET does not",
-        verdict(sum(parts), len(parts)),
+        verdict(parts),
         ["against bn, " + "; ".join(words)],
         "fretta run cifar10c-shared-lt --store evidence",
         "[the table](#cifar-10-c-lt)",
@@ -164,7 +174,7 @@ def cheapest(evidence: Evidence) -> Claim:
         words.append(f"{name}: " + ", ".join(f"{m} {costs[m]:.2f}" for m in order))
     return Claim(
         "S-FRET is the cheapest trained method",
-        verdict(sum(yes), len(yes)),
+        verdict(yes),
         [f"time of a step, bn = 1. {w}" for w in words]
         + ["one-backward methods are within the noise of each other: see docs/performance.md"],
         "fretta run (each of the five suites) --store evidence; fretta bench-steps",
@@ -176,19 +186,19 @@ def parts_help(evidence: Evidence) -> Claim:
     """Leaving a part out must cost accuracy."""
     words, yes = [], []
     for lam in ("", " lam=1"):
-        whole = evidence.accuracy("gfret-parts", f"all{lam}")
+        whole = parts_of(evidence, f"all{lam}")
         for part in ("L_R(A)", "L_R(R)", "L_P(A)", "L_P(R)"):
-            without = evidence.accuracy("gfret-parts", f"without_{part}{lam}")
+            without = parts_of(evidence, f"without_{part}{lam}")
             if not without:
                 continue
             test = compare(whole, without)
             assert test is not None
-            yes.append(test.difference > 0 and test.distinct)
+            yes.append(better(test.difference, test.distinct))
             star = "*" if test.distinct else ""
             words.append(f"{part}{lam.replace('lam', ' λ')} {100 * test.difference:+.2f}{star}")
     return Claim(
         "Each part of G-FRET helps",
-        verdict(sum(yes), len(yes)),
+        verdict(yes),
         ["all parts minus all but one, λ = 0.01 unless said: " + ", ".join(words)],
         "fretta run gfret-parts --store evidence",
         "[the table](#ablation-λ-k1-and-k2)",

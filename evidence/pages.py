@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+from fretta.report.significance import Series
+
 from .committed import CORRUPTIONS, Evidence
 from .tables import BENCHMARKS, DASH, markdown, percent, points
 
@@ -30,22 +34,28 @@ def switches_table(evidence: Evidence) -> str:
     return markdown([*head, "released, this one as in the paper", "minus released"], rows)
 
 
+def parts_of(evidence: Evidence, name: str) -> Series:
+    """A row of the ablation. Two of its runs are also those of the switches, and are kept there."""
+    same = {"bn": "bn", "all": "paper"}
+    found = evidence.accuracy("gfret-parts", name)
+    return found or (evidence.accuracy("gfret-switches", same[name]) if name in same else {})
+
+
 def parts_table(evidence: Evidence) -> str:
     """The rows of the paper's ablation, for two values of λ."""
-    suite = "gfret-parts"
-    names = ["bn", *(x for x in evidence.labels(suite) if not x.endswith("lam=1"))]
-    names = [n for n in dict.fromkeys(names) if n not in ("source",)]
-    bn = evidence.accuracy(suite, "bn")
+    there = [x for x in evidence.labels("gfret-parts") if not x.endswith("lam=1")]
+    names = ["bn", *(n for n in there if n not in ("source", "bn", "all")), "all"]
+    bn = parts_of(evidence, "bn")
     rows = []
     for name in names:
-        mine, heavy = evidence.accuracy(suite, name), evidence.accuracy(suite, f"{name} lam=1")
-        rows.append([name.replace("_", " "), percent(mine), _over(mine, bn, name)])
+        mine, heavy = parts_of(evidence, name), parts_of(evidence, f"{name} lam=1")
+        rows.append([name.replace("without_", "without "), percent(mine), _over(mine, bn, name)])
         rows[-1] += [percent(heavy), _over(heavy, bn, name)]
     return markdown(["parts", "λ = 0.01", "over bn", "λ = 1", "over bn"], rows)
 
 
-def _over(mine: object, bn: object, name: str) -> str:
-    return DASH if name == "bn" else points(mine, bn)  # type: ignore[arg-type]
+def _over(mine: Series, bn: Series, name: str) -> str:
+    return DASH if name == "bn" else points(mine, bn)
 
 
 def lam_table(evidence: Evidence) -> str:
@@ -128,6 +138,21 @@ def guarded_table(evidence: Evidence) -> str:
         plain = {seed: without[seed] for seed in seeds}
         rows.append([label, percent(plain), percent(with_), points(with_, plain)])
     return markdown(["method", "without", "guard = rollback", "difference"], rows)
+
+
+def estimate_table(evidence: Evidence) -> str:
+    """`fretta compare` where the truth was never looked at before."""
+    rows = []
+    for domain in ("cartoon", "photo"):
+        text = (evidence.folder / "compare" / domain / "compare.json").read_text(encoding="utf-8")
+        by_name = {m["method"]: m for m in json.loads(text)["methods"]}
+        bn, source = by_name["bn"], by_name["source"]
+        low, high, change = (100 * bn[k] for k in ("low", "high", "change"))
+        true = 100 * (bn["accuracy"] - source["accuracy"])
+        inside = "yes" if low <= true <= high else "**no**"
+        rows.append([domain, bn["verdict"], f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
+        rows[-1] += [f"{true:+.1f}", inside]
+    return markdown(["PACS, bn", "verdict", "estimated change", "true", "inside"], rows)
 
 
 def digits_table(evidence: Evidence) -> str:

@@ -48,6 +48,12 @@ C="--data cifar10 --model cifar:resnet20 --weights cifar10_resnet20.safetensors 
 fretta analyze redundancy $C $M --limit 256 --corruption all --store evidence --name redundancy-cifar10
 fretta analyze redundancy $M --limit 256 --corruption all --store evidence --name redundancy-digits
 
+# The estimate without labels, on models and images that it was not set on.
+for domain in cartoon photo; do
+    fretta compare --model pacs_${domain}_160_tf_efficientnet_lite0.safetensors --data "$FRETTA_DATA/PACS/$domain" \
+        --methods source,bn --limit 1024 --out evidence/compare/$domain
+done
+
 python -m evidence.build
 fretta report evidence --out report
 for figure in nrs cost; do
