@@ -28,7 +28,7 @@ def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_forma
     """The memory format of convolutions and images; None leaves both as they come.
 
     `auto` is a rule and not a measurement, so that a stream can be resumed bit for bit anywhere:
-    on CPUs channels-last steps took 0.80-0.95 of the time of contiguous ones for every
+    on CPUs channels-last steps took 0.76-0.96 of the time of contiguous ones for every
     convolutional network tried (docs/performance.md). Group norm is left alone (its backward is
     slow or crashes there). So is whatever the caller does not leave `free`.
     """
