@@ -54,6 +54,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "nrs": pages.nrs_table,
     "digits-corruptions": pages.digits_table,
     "provenance": pages.provenance,
+    "not-run": pages.not_run,
     "estimate-fresh": pages.estimate_table,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from fretta.report.significance import Series
+from fretta.suite import load_suite
 
 from .committed import CORRUPTIONS, Evidence
 from .tables import BENCHMARKS, DASH, markdown, percent, points
 
 METHODS = ("source", "bn", "tent", "s-fret", "g-fret")
+SUITES = (
+    *("cifar10c-shared", "cifar10c-shared-full", "cifar10c-shared-lt", "cifar10c-shared-tea"),
+    *("cifar10c-shared-guarded", "pacs-shared", "imagenet-shared", "digits-all"),
+    *("gfret-switches", "gfret-parts"),
+)
 K_RATE = 1e-3  # at the default, a tenth of it, hardly anything moves in a search this short
 
 
@@ -153,6 +160,31 @@ def estimate_table(evidence: Evidence) -> str:
         rows.append([domain, bn["verdict"], f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
         rows[-1] += [f"{true:+.1f}", inside]
     return markdown(["PACS, bn", "verdict", "estimated change", "true", "inside"], rows)
+
+
+def not_run(evidence: Evidence) -> str:
+    """What the suites ask for and time did not allow."""
+    there = {(r.tags["suite"], r.tags["case"], r.tags["label"]): 0 for r in evidence.records}
+    for r in evidence.records:
+        there[r.tags["suite"], r.tags["case"], r.tags["label"]] += 1
+    lines = []
+    for name in SUITES:
+        suite, absent, few = load_suite(name), [], []
+        for case, method in itertools.product(suite.cases, suite.methods):
+            where = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
+            found = there.get((name, case.name, method.title), 0)
+            if name == "gfret-parts" and method.title in ("source", "bn", "all"):
+                continue  # the same runs as in gfret-switches
+            if not found:
+                absent.append(where)
+            elif found < len(case.protocol["seeds"]):
+                few.append(where)
+        total = len(suite.cases) * len(suite.methods)
+        if absent or few:
+            words = [f"not run: {', '.join(absent)}"] if absent else []
+            words += [f"fewer seeds than asked for: {len(few)} of {total} rows"] if few else []
+            lines.append(f"- `{name}`: " + "; ".join(words))
+    return "\n".join(lines) or "- nothing"
 
 
 def digits_table(evidence: Evidence) -> str:
