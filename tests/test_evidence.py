@@ -47,7 +47,7 @@ def test_every_block_is_on_some_page_and_none_is_empty(build):
 def test_a_changed_record_is_noticed(build, tmp_path):
     """One more right answer in a hundred on one corruption, sealed properly: four pages differ."""
     copy = tmp_path / "evidence"
-    for part in ("records", "analyses", "tuning/records"):
+    for part in ("records", "analyses", "compare", "tuning/records"):
         shutil.copytree(FOLDER / part, copy / part)
     chosen = [
         (path, record)
