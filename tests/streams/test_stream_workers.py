@@ -121,7 +121,7 @@ def test_interrupt_and_kill_end_every_process(
             os.killpg(process.pid, how)
         else:  # as the system does when memory runs out: to the main process alone
             process.kill()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
         if how == signal.SIGINT:
             assert errors.strip().endswith("KeyboardInterrupt")
         for _ in range(100):  # the helper server needs a moment after its parent is gone
