@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fretta.report.significance import Series
 
 from .committed import METHODS, Evidence, compare, mean
-from .pages import K_RATE, parts_of
+from .pages import K_RATE, k_grid, parts_of
 from .tables import BENCHMARKS, markdown
 
 HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
@@ -206,15 +206,8 @@ def parts_help(evidence: Evidence) -> Claim:
 
 
 def insensitive(evidence: Evidence) -> Claim:
-    """The spread over K1 × K2 against the spread over learning rates."""
-    trials = evidence.trial("cifar10c-shared", "g-fret", limit=256)
-    grid = {
-        (r.settings["k1"], r.settings["k2"]): 100 * r.overall["mean_over_domains"]
-        for r in trials
-        if r.settings["lr"] == K_RATE and r.settings["lam"] == 0.01
-        if r.run["data"].get("corruption") == "all"
-    }
-    values = list(grid.values())
+    """The spread over K1 × K2."""
+    values = list(k_grid(evidence).values())
     spread = max(values) - min(values)
     return Claim(
         "Insensitive to K1 and K2",

@@ -10,6 +10,7 @@ from fretta.records import Record
 from fretta.report.members import Member, Setup
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
+from fretta.report.shipped import KNOWN as METHODS
 from fretta.report.significance import Sample, Series, compare
 from fretta.report.tables.domains import CORRUPTIONS, SPANS
 from fretta.results import mean_and_deviation
@@ -26,9 +27,8 @@ __all__ = [
     "paper_value",
 ]
 
-METHODS = ("source", "bn", "tent", "eta", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
-# Of PACS only this domain has the source model that was given, all images, and all methods.
+# Of PACS only this domain has the source model that was given, all images, and most methods.
 ONLY = {"pacs-shared": ("art_painting",)}
 
 

@@ -81,14 +81,18 @@ def lam_table(evidence: Evidence) -> str:
     return markdown(["", *(f"λ = {lam:g}" for lam in lams)], rows)
 
 
-def k_table(evidence: Evidence) -> str:
-    """K1 × K2 on the stream of the search."""
-    trials = evidence.trial("cifar10c-shared", "g-fret", limit=256, corruption="all")
-    found = {
+def k_grid(evidence: Evidence) -> dict[tuple[int, float], float]:
+    """Accuracy by (K1, K2), on the stream of the search."""
+    settings = {"limit": 256, "corruption": "all", "lr": K_RATE, "lam": 0.01}
+    return {
         (r.settings["k1"], r.settings["k2"]): 100 * r.overall["mean_over_domains"]
-        for r in trials
-        if r.settings["lr"] == K_RATE and r.settings["lam"] == 0.01
+        for r in evidence.trial("cifar10c-shared", "g-fret", **settings)
     }
+
+
+def k_table(evidence: Evidence) -> str:
+    """K1 × K2."""
+    found = k_grid(evidence)
     k2s = sorted({k2 for _, k2 in found})
     rows = [
         [f"K1 = {k1}", *(f"{found[k1, k2]:.2f}" if (k1, k2) in found else DASH for k2 in k2s)]

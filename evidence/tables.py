@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fretta.report.significance import Series, rank
+from fretta.report.tables.table import DASH, show
+from fretta.results import mean_and_deviation
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
 
-DASH = "–"
+__all__ = ["BENCHMARKS", "DASH", "markdown", "percent", "points"]
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -20,12 +22,8 @@ def percent(series: Series, mark: str = "") -> str:
     """Mean ± sample deviation over seeds; bold is the best, † all that cannot be told from it."""
     if not series:
         return DASH
-    values = [100 * s.value for s in series.values()]
-    text = f"{sum(values) / len(values):.2f}"
-    if len(values) > 1:
-        middle = sum(values) / len(values)
-        deviation = (sum((v - middle) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-        text += f" ± {deviation:.2f}"
+    middle, deviation = mean_and_deviation([100 * s.value for s in series.values()])
+    text = show(middle, "percent", deviation)
     return {"best": f"**{text}**", "tie": f"**{text}**†", "top": f"**{text}**‡"}.get(mark, text)
 
 
