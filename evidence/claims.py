@@ -90,10 +90,8 @@ def methods_reduce_it(evidence: Evidence) -> Claim:
             nrs = _gap(evidence, suite, case, method, "bn", "nrs_after")
             accuracy = _gap(evidence, suite, case, method, "bn")
             yes.append(nrs[0] < 0 and better(*accuracy))
-            star = "*" if accuracy[1] else ""
             words.append(
-                f"{name}, {method}: NRS {nrs[0]:+.4f}, accuracy {100 * accuracy[0]:+.2f}{star}"
-                " against bn"
+                f"{name}, {method}: NRS {nrs[0]:+.4f}, accuracy {_points(*accuracy)} against bn"
             )
     return Claim(
         "S-FRET and G-FRET reduce redundancy, and accuracy rises with it",
@@ -109,7 +107,7 @@ def graph_beats_simple(evidence: Evidence) -> Claim:
     for name, (suite, case) in BENCHMARKS.items():
         gap, distinct = _gap(evidence, suite, case, "g-fret", "s-fret")
         yes.append(better(gap, distinct))
-        words.append(f"{name} {100 * gap:+.2f}{'*' if distinct else ''}")
+        words.append(f"{name} {_points(gap, distinct)}")
     return Claim(
         "G-FRET beats S-FRET",
         verdict(yes),
@@ -143,10 +141,7 @@ def label_shift(evidence: Evidence) -> Claim:
         s = _gap(evidence, suite, case, "s-fret", "bn")
         g = _gap(evidence, suite, case, "g-fret", "bn")
         found[case] = (s, g)
-        words.append(
-            f"{case}: s-fret {100 * s[0]:+.2f}{'*' if s[1] else ''}, "
-            f"g-fret {100 * g[0]:+.2f}{'*' if g[1] else ''}"
-        )
+        words.append(f"{case}: s-fret {_points(*s)}, g-fret {_points(*g)}")
     simple, graph = found["IF=100"]
     parts = [better(-simple[0], simple[1]), better(*graph)]
     return Claim(
@@ -194,8 +189,8 @@ def parts_help(evidence: Evidence) -> Claim:
             test = compare(whole, without)
             assert test is not None
             yes.append(better(test.difference, test.distinct))
-            star = "*" if test.distinct else ""
-            words.append(f"{part}{lam.replace('lam', ' λ')} {100 * test.difference:+.2f}{star}")
+            gap = _points(test.difference, test.distinct)
+            words.append(f"{part}{lam.replace('lam', ' λ')} {gap}")
     return Claim(
         "Each part of G-FRET helps",
         verdict(yes),
@@ -219,6 +214,10 @@ def insensitive(evidence: Evidence) -> Claim:
         "fretta tune cifar10c-shared --method g-fret --rule oracle --grid k1=... (evidence/run.sh)",
         "[the table](#ablation-λ-k1-and-k2)",
     )
+
+
+def _points(gap: float, distinct: bool) -> str:
+    return f"{100 * gap:+.2f}" + ("*" if distinct else "")
 
 
 def _figure(name: str, words: str) -> str:
