@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from executor_parts import (
 
 from fretta.errors import StoreError
 from fretta.execute import Event, run_jobs
+from fretta.execute.processes import run_in_processes
 from fretta.store import Store
 
 pytestmark = pytest.mark.slow  # every worker imports torch
@@ -92,6 +94,23 @@ def test_a_worker_killed_between_two_runs_costs_nothing(tmp_path: Path) -> None:
     assert not done.failed
     assert {r.key for r in done.records} == {job.run.key for job in jobs}
     assert len(done.records) == len(jobs)
+
+
+def test_a_run_is_not_blamed_for_a_worker_that_was_dead_before_it(tmp_path: Path) -> None:
+    jobs = small_jobs("source", seeds=(0, 1))
+    deaths: list[int] = []
+
+    def kill_when_idle(event: Event) -> None:  # one worker, so it has nothing to do at this point
+        if event.kind == "ended":
+            (child,) = multiprocessing.active_children()
+            child.kill()
+            child.join()
+            deaths.append(1)
+
+    options = replace(ONE, retries=0)
+    done = run_in_processes(jobs, Store(tmp_path), options, kill_when_idle, workers=1)
+    assert [r.error for r in done] == [""] * 2
+    assert len(deaths) == 2
 
 
 def test_a_store_that_workers_do_not_share_is_refused(tmp_path: Path) -> None:

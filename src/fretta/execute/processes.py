@@ -43,8 +43,10 @@ def run_in_processes(
         for _ in range(min(workers, len(jobs))):
             pool.append(_start(store, options))
         while waiting or any(w.job for w in pool):
-            for worker in pool:
+            for place, worker in enumerate(pool):
                 if worker.job is None and waiting:
+                    if not worker.process.is_alive():  # died idle: no run is to blame
+                        pool[place] = worker = _replaced(worker, store, options)
                     worker.job = waiting.popleft()
                     attempts[worker.job.run.key] += 1
                     with suppress(OSError):  # gone: the end of its pipe is read below
@@ -54,7 +56,7 @@ def run_in_processes(
                 try:
                     message = worker.pipe.recv()
                 except (EOFError, OSError):
-                    pool[pool.index(worker)] = _start(store, options)
+                    pool[pool.index(worker)] = _replaced(worker, store, options)
                     if job is None:
                         continue
                     if attempts[job.run.key] <= options.retries:
@@ -99,6 +101,12 @@ def _start(store: Store, options: Options) -> _Worker:
     return _Worker(process, ours)
 
 
+def _replaced(worker: _Worker, store: Store, options: Options) -> _Worker:
+    worker.pipe.close()
+    worker.process.join()
+    return _start(store, options)
+
+
 def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
     record = store.get(job.run.key) if message["kind"] == "ended" else None
     if message["kind"] == "ended" and record is None:
@@ -111,7 +119,6 @@ def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
 
 def _death(job: Job, worker: _Worker, store: Store) -> Record:
     """What is left to say when a worker died over a run, again."""
-    worker.process.join()
     code = worker.process.exitcode
     reason = f"the worker process died with exit code {code} (-9: killed, often out of memory)"
     return dead(job, store, reason)
