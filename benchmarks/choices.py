@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from written import write
 
 import fretta
 
@@ -39,7 +40,8 @@ def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def optimisers(rounds: int) -> None:
+def optimisers(rounds: int) -> dict[str, dict[str, float]]:
+    results = {}
     whole = fretta.models.load("timm:resnet18")
     norms = [p for m in whole.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
     for title, parameters in (("norm layers", norms), ("all", list(whole.parameters()))):
@@ -50,6 +52,8 @@ def optimisers(rounds: int) -> None:
         found = in_turns(works, rounds)
         words = ", ".join(f"{name} {ms:.2f} ms" for name, ms in found.items())
         print(f"Adam over {len(parameters)} tensors of a ResNet-18 ({title}): {words}")
+        results[title] = {"tensors": len(parameters), **found}
+    return results
 
 
 def _adam(parameters: list[nn.Parameter], **how: bool) -> Callable[[], object]:
@@ -59,7 +63,8 @@ def _adam(parameters: list[nn.Parameter], **how: bool) -> Callable[[], object]:
     return torch.optim.Adam(mine, lr=1e-3, **how).step
 
 
-def layouts(rounds: int) -> None:
+def layouts(rounds: int) -> dict[str, float]:
+    ratios = {}
     for name, pixels, batch in NETWORKS:
         net, x = fretta.models.load(name), torch.randn(batch, 3, pixels, pixels)
         works = {
@@ -69,6 +74,8 @@ def layouts(rounds: int) -> None:
         found = in_turns(works, rounds)
         ratio = found["channels_last"] / found["contiguous"]
         print(f"{name} at {pixels}: channels-last {ratio:.2f} of contiguous")
+        ratios[f"{name} at {pixels}"] = ratio
+    return ratios
 
 
 def _step(adapter: fretta.Adapter, x: torch.Tensor) -> Callable[[], object]:
@@ -89,10 +96,11 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ask.add_argument("--rounds", type=int, default=7)
     ask.add_argument("--compile", action="store_true")
+    ask.add_argument("--out", help="write the numbers as JSON")
     given = ask.parse_args()
     torch.set_num_threads(1)
-    optimisers(10 * given.rounds)
-    layouts(given.rounds)
+    milliseconds, ratios = optimisers(10 * given.rounds), layouts(given.rounds)
+    write(given.out, {"adam_milliseconds": milliseconds, "channels_last": ratios})
     if given.compile:
         compiled(given.rounds)
 

@@ -1,12 +1,14 @@
 """How good is the label-free answer to "does adapting help?"
 
     FRETTA_DATA=... python benchmarks/estimate.py --raw raw/ [--only cifar-s5a ...]
-    python benchmarks/estimate.py --raw raw/ --report            # from stored logits, seconds
+    python benchmarks/estimate.py --raw raw/ --report --out evidence/benchmarks/estimate.json
+    python -m evidence.estimates evidence/benchmarks/estimate.json
 
 Runs methods, among them learning rates that ruin the model, over CIFAR-10 under corruptions
 (ResNet-20), PACS (EfficientNet-Lite0 at 160 pixels) and digits, in several orders; stores the
-logits of every run once (one .npz per condition) and compares what fretta.estimate makes of them
-with true accuracies. docs/estimate.md has the tables. About 25 minutes on one idle core.
+logits of every run once (one .npz per condition; about 25 minutes on one idle core). The second
+command writes what fretta.estimate makes of them beside the true accuracies (a minute), the third
+prints the tables of docs/estimate.md.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from written import write
 
 import fretta
 from fretta.errors import FrettaWarning
-from fretta.estimate import Estimate, estimate
+from fretta.estimate import estimate
 from fretta.locate import find_weights
 from fretta.models import load, load_source
 from fretta.parts.redundancy import redundancy
@@ -144,24 +147,12 @@ def collect(condition: Condition, file: Path) -> None:
 # ---- what is made of them -----------------------------------------------------------------------
 
 
-@dataclass
-class Pair:
-    """One method on one domain: the estimate, other scores, and the truth."""
-
-    condition: str
-    domain: str
-    setting: str
-    estimate: Estimate
-    accuracy: float
-    source: float
-    scores: dict[str, float]
-
-    @property
-    def change(self) -> float:
-        return self.accuracy - self.source
+ESTIMATED = ("change", "low", "high", "adapted", "helps", "collapsed")
+SCORES = ("confidence", "-entropy", "4 ln E - H", "-NRS")
 
 
-def pairs(raw: Path) -> Iterator[Pair]:
+def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
+    """Each method on each domain: the estimate, other scores, and the truth."""
     for name in CONDITIONS:
         file = raw / f"{name}.npz"
         if not file.is_file():
@@ -184,7 +175,10 @@ def pairs(raw: Path) -> Iterator[Pair]:
             if nrs[0] is not None and nrs[1] is not None:
                 scores["-NRS"] = float(nrs[1].mean() - nrs[0].mean())
             accuracies = [float((p.argmax(1) == y).mean()) for p in (adapted, source)]
-            yield Pair(name, domain, setting, result, accuracies[0], accuracies[1], scores)
+            row: dict[str, Any] = {"condition": name, "domain": domain, "setting": setting}
+            row |= {"accuracy": accuracies[0], "source": accuracies[1]}
+            row |= {k: getattr(result, k) for k in ESTIMATED}
+            yield row | {k: scores.get(k) for k in SCORES}
 
 
 def _scores(logits: NDArray[np.float32]) -> dict[str, float]:
@@ -201,63 +195,18 @@ def _scores(logits: NDArray[np.float32]) -> dict[str, float]:
     }
 
 
-# ---- tables -------------------------------------------------------------------------------------
+# ---- other estimators ---------------------------------------------------------------------------
 
 
-def report(found: list[Pair]) -> None:
-    from scipy.stats import kendalltau, spearmanr
+def with_source_labels(raw: Path) -> dict[str, list[float]]:
+    """What labelled source images would buy, and other estimators: CIFAR-10, clean images given.
 
-    names = ["estimate", "confidence", "-entropy", "4 ln E - H", "-NRS"]
-    print("\nRank correlation with the true change, Spearman / Kendall: pooled; mean over domains")
-    print("| | runs | " + " | ".join(names) + " |")
-    print("|---|---|" + "---|" * len(names))
-    for label, group in _groups(found):
-        cells = []
-        truth = np.array([p.change for p in group])
-        for name in names:
-            values = np.array(
-                [
-                    p.estimate.change if name == "estimate" else p.scores.get(name, np.nan)
-                    for p in group
-                ]
-            )
-            if np.isnan(values).any():
-                cells.append("–")
-                continue
-            inside = []
-            for where in sorted({(p.condition, p.domain) for p in group}):
-                mine = np.array([(p.condition, p.domain) == where for p in group])
-                if np.ptp(truth[mine]) > 0 and np.ptp(values[mine]) > 0:
-                    inside.append(spearmanr(values[mine], truth[mine])[0])
-            tau, rho = kendalltau(values, truth)[0], spearmanr(values, truth)[0]
-            cells.append(f"{rho:.2f} / {tau:.2f}; {np.mean(inside):.2f}")
-        print(f"| {label} | {len(group)} | " + " | ".join(cells) + " |")
-    print("\nThe estimate against the truth, in points of accuracy")
-    print("| | error of change | bias | error of level | coverage | says something | right |")
-    print("|---|---|---|---|---|---|---|")
-    for label, group in _groups(found):
-        error = np.array([p.estimate.change - p.change for p in group])
-        level = np.array([p.estimate.adapted - p.accuracy for p in group])
-        # 1e-9: the interval may end exactly at the disagreement, and so may the truth
-        held = [p.estimate.low - 1e-9 <= p.change <= p.estimate.high + 1e-9 for p in group]
-        said = [p for p in group if p.estimate.helps is not None]
-        right = sum((p.change > 0) == p.estimate.helps and p.change != 0 for p in said)
-        print(
-            f"| {label} | {100 * np.abs(error).mean():.1f} | {100 * error.mean():+.1f} |"
-            f" {100 * np.abs(level).mean():.1f} | {100 * np.mean(held):.0f} % |"
-            f" {len(said)} of {len(group)} | {right} of {len(said)} |"
-        )
-    collapsed = [p for p in found if p.estimate.collapsed]
-    print(f"\ncalled collapsed: {len(collapsed)}; of these really worse than the source model:")
-    print(sum(p.change < 0 for p in collapsed))
-
-
-def with_source_labels(raw: Path) -> None:
-    """What labelled source images would buy, and other estimators: CIFAR-10, clean images given."""
+    The mean error of the change and of the level, by name.
+    """
     from scipy.optimize import linear_sum_assignment
 
     if not (raw / "cifar-clean.npz").is_file():
-        return
+        return {}
     with np.load(raw / "cifar-clean.npz") as stored:
         clean, y = (
             torch.from_numpy(stored["clean|source"]),
@@ -281,27 +230,25 @@ def with_source_labels(raw: Path) -> None:
 
     single = {
         "mean confidence": confidence,
-        f"... at temperature {temperature:.2f}": lambda x: confidence(x / temperature),
+        f"mean confidence at temperature {temperature:.2f}": lambda x: confidence(x / temperature),
         "ATC": lambda x: float((x.softmax(1).amax(1) > threshold).double().mean()),
-        "COT, balanced classes": transport,
+        "COT with balanced classes": transport,
     }
     errors: dict[str, list[tuple[float, float]]] = {}
     for source, adapted, edges, labels in logits_of(raw, "cifar"):
         truth = [float((x.argmax(1) == labels).double().mean()) for x in (source, adapted)]
         values = {name: (f(source), f(adapted)) for name, f in single.items()}
-        for name, t in (("estimate", 1.0), (f"estimate at {temperature:.2f}", temperature)):
+        for name, t in (
+            ("estimate", 1.0),
+            (f"estimate at temperature {temperature:.2f}", temperature),
+        ):
             parts = [np.split(x.numpy(), edges) for x in (source, adapted)]
             found = estimate(*([torch.from_numpy(b) for b in p] for p in parts), temperature=t)
             values[name] = found.source, found.adapted
         for name, (before, after) in values.items():
             error = after - before - (truth[1] - truth[0]), after - truth[1]
             errors.setdefault(name, []).append(error)
-    print("\nCIFAR-10, all runs: mean error of the change and of the level, in points")
-    print("| | change | level |")
-    print("|---|---|---|")
-    for name, found_ in errors.items():
-        change, level = 100 * np.abs(np.array(found_)).mean(0)
-        print(f"| {name} | {change:.1f} | {level:.1f} |")
+    return {name: np.abs(np.array(each)).mean(0).tolist() for name, each in errors.items()}
 
 
 def logits_of(
@@ -323,22 +270,12 @@ def logits_of(
                 )
 
 
-def _groups(found: list[Pair]) -> Iterator[tuple[str, list[Pair]]]:
-    for name in CONDITIONS:
-        group = [p for p in found if p.condition == name]
-        if len(group) > 5:
-            yield name, group
-    for family in ("cifar", "pacs", "digits"):
-        group = [p for p in found if p.condition.split("-")[0] == family]
-        if group:
-            yield f"**{family}, all**", group
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--raw", type=Path, required=True, help="folder of the stored logits")
     parser.add_argument("--only", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
     parser.add_argument("--report", action="store_true", help="run no model")
+    parser.add_argument("--out", default="estimate.json", help="what came out, run by run")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
@@ -347,8 +284,17 @@ def main() -> None:
         file = arguments.raw / f"{name}.npz"
         if not file.is_file():
             collect(CONDITIONS[name], file)
-    report(list(pairs(arguments.raw)))
-    with_source_labels(arguments.raw)
+    rows = list(rows_of(arguments.raw))
+    columns = list(rows[0])
+    write(
+        arguments.out,
+        {
+            "columns": columns,
+            "rows": [[row[c] for c in columns] for row in rows],
+            "others": with_source_labels(arguments.raw),
+        },
+        compact=True,
+    )
 
 
 if __name__ == "__main__":

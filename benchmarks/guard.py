@@ -2,7 +2,7 @@
 
     python benchmarks/guard.py [--seeds 10] [--quick] [--out guard.json]
     FRETTA_DATA=... python benchmarks/guard.py --healthy   # only streams to be left alone
-    python benchmarks/guard.py --cost                      # time of a guarded step
+    python benchmarks/guard.py --cost [--out cost.json]    # time of a guarded step
 
 Needs nothing but the package and scikit-learn: corrupted digits and the shipped source model. Five
 kinds of streams, each with settings under which the method collapses:
@@ -21,7 +21,6 @@ seeds: the largest loss against the source model, in points.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from written import write
 
 import fretta
 import fretta.guard
@@ -153,11 +153,13 @@ def run(world: World, kind: Kind, method: str, seed: int, guard: str | None) -> 
     }
 
 
-def laboratory(world: World, seeds: range, kinds: list[Kind], policy: str) -> list[dict[str, Any]]:
+def laboratory(
+    world: World, seeds: range, kinds: list[Kind], methods: list[str], policy: str
+) -> list[dict[str, Any]]:
     rows = []
     for kind in kinds:
         source = [run(world, kind, "source", seed, None) for seed in seeds]
-        for method in LR:
+        for method in methods:
             row: dict[str, Any] = {"stream": kind.name, "method": method}
             for label, guard in (("without", None), (policy, policy)):
                 results = [run(world, kind, method, seed, guard) for seed in seeds]
@@ -275,6 +277,7 @@ def cost(batches: int = 10) -> dict[str, float]:
                 begin = time.process_time()
                 adapter(x)
                 spent[place] += (time.process_time() - begin) if number >= 4 else 0
+        ratios[f"{method} seconds"] = spent[0] / batches
         ratios[f"{method} guard"] = spent[1] / spent[0] - 1
         ratios[f"{method} callbacks"] = spent[2] / spent[0] - 1
         print(
@@ -294,6 +297,8 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2 seeds")
     parser.add_argument("--policy", default="rollback")
+    parser.add_argument("--methods", default=",".join(LR), help="of the collapsing streams")
+    parser.add_argument("--collapsing", action="store_true", help="not the healthy streams")
     parser.add_argument("--kind", action="append", help="only these streams")
     parser.add_argument("--healthy", action="store_true", help="only the healthy streams")
     parser.add_argument("--cost", action="store_true", help="only the time of a guarded step")
@@ -303,7 +308,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
     if options.cost:
-        cost()
+        write(options.out, cost())
         return
     begin, world = time.time(), World.load()
     count = 2 if options.quick else options.seeds
@@ -315,8 +320,9 @@ def main() -> None:
             f" | {options.policy}: the same | batches acted on"
         )
         kinds = [k for k in KINDS if not options.kind or k.name in options.kind]
-        result["laboratory"] = laboratory(world, seeds, kinds, options.policy)
-    if not options.kind:
+        methods = options.methods.split(",")
+        result["laboratory"] = laboratory(world, seeds, kinds, methods, options.policy)
+    if not (options.kind or options.collapsing):
         print("\nhealthy      method  without  with (difference)  batches acted on")
         rows = []
         for batch in (64, 16):
@@ -331,8 +337,7 @@ def main() -> None:
         result["healthy"] = rows
     result["seconds"] = round(time.time() - begin, 1)
     print(f"\n{result['seconds']} s")
-    if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
+    write(options.out, result)
 
 
 if __name__ == "__main__":

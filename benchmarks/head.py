@@ -24,6 +24,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from written import write
 
 import fretta
 
@@ -163,9 +164,7 @@ def main() -> None:
         "largest_difference_of_an_update": apart,
     }
     print(json.dumps(result, indent=1))
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
+    write(options.out, result)
 
 
 def fill(adapter: fretta.Adapter, textbook: Textbook, net: nn.Sequential, k1: int) -> None:

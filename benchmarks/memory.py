@@ -13,6 +13,7 @@ import statistics
 import time
 
 import torch
+from written import write
 
 import fretta
 from fretta.memory import keep_memory
@@ -25,6 +26,7 @@ def main() -> None:
     ask.add_argument("--size", type=int, default=160)
     ask.add_argument("--batch-size", type=int, default=128)
     ask.add_argument("--rounds", type=int, default=5)
+    ask.add_argument("--out", help="write the numbers as JSON")
     given = ask.parse_args()
     torch.set_num_threads(1)
     adapter = fretta.adapt(fretta.models.load(given.model), given.method)
@@ -40,14 +42,19 @@ def main() -> None:
             adapter(x)
             times[kept].append(1000 * (time.perf_counter() - start))
             faults[kept].append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    results: dict[str, float] = {}
     for kept in (False, True):
         name = "kept" if kept else "returned"
         print(
             f"{name:9} {statistics.median(times[kept]):8.0f} ms"
             f" {statistics.median(faults[kept]):10,.0f} page faults"
         )
+        results[f"{name} milliseconds"] = statistics.median(times[kept])
+        results[f"{name} faults"] = statistics.median(faults[kept])
     ratio = statistics.median(times[True]) / statistics.median(times[False])
     print(f"{given.model}, {given.method}, {given.batch_size} x {given.size} pixels: {ratio:.2f}")
+    facts = {"model": given.model, "method": given.method, "size": given.size}
+    write(given.out, {**facts, "batch": given.batch_size, **results, "ratio": ratio})
 
 
 if __name__ == "__main__":

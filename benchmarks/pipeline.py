@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from written import write
 
 import fretta
 from fretta.models import load
@@ -88,8 +89,7 @@ def main() -> None:
         for found in rounds.values()
     ]
     print(json.dumps(result, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=1), encoding="utf-8")
+    write(options.out, {"images": options.images, "side": options.side, "workers": result})
 
 
 if __name__ == "__main__":

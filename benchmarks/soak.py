@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from written import write
 
 import fretta
 
@@ -94,9 +95,7 @@ def main() -> None:
     for method in options.methods.split(","):
         results.append(soak(method, options.steps))
         print(json.dumps(results[-1]), flush=True)
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+    write(options.out, {"methods": results})
 
 
 if __name__ == "__main__":

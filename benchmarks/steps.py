@@ -8,9 +8,9 @@ One network at a time, `fretta bench-steps` does the same. All contenders take t
 from __future__ import annotations
 
 import argparse
-import json
 
 import torch
+from written import write
 
 from fretta.bench import bench
 from fretta.models import load
@@ -66,14 +66,12 @@ def main() -> None:
             )
         steps = [t.to_json() for t in timings]
         results.append({"name": name, "model": spec, "batch": batch, "size": size, "steps": steps})
-        if options.out:
-            facts = {
-                "layout": options.layout,
-                "threads": torch.get_num_threads(),
-                "rounds": options.rounds,
-            }
-            with open(options.out, "w", encoding="utf-8") as file:
-                json.dump({**facts, "grid": results}, file, indent=1)
+        facts = {
+            "layout": options.layout,
+            "threads": torch.get_num_threads(),
+            "rounds": options.rounds,
+        }
+        write(options.out, {**facts, "grid": results})
 
 
 if __name__ == "__main__":
