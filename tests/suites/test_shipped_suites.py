@@ -42,7 +42,7 @@ SIZES = {
     "imagenetc": (3, 16, 5),
     "officehome": (8, 16, 5),
     "pacs": (8, 16, 5),
-    "pacs-shared": (3, 17, 1),
+    "pacs-shared": (3, 18, 1),
     "sensitivity": (1, 1 + 9 * 12 + 9 * 6, 5),
     "smoke": (1, 4, 1),
     "vlcs": (12, 16, 5),
