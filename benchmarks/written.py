@@ -11,7 +11,7 @@ from fretta.provenance import provenance
 
 
 def write(path: str | Path | None, result: Mapping[str, Any], compact: bool = False) -> None:
-    """As JSON, rounded to five digits; nothing where no path is given."""
+    """As JSON, rounded to seven digits; nothing where no path is given."""
     if path is None:
         return
     target = Path(path)
@@ -22,7 +22,7 @@ def write(path: str | Path | None, result: Mapping[str, Any], compact: bool = Fa
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.5g}")
+        return float(f"{value:.7g}")
     if isinstance(value, Mapping):
         return {str(k): _rounded(v) for k, v in value.items()}
     return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value

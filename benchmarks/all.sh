@@ -1,0 +1,34 @@
+#!/bin/sh
+# What docs/performance.md, docs/guard.md and docs/estimate.md show, as JSON. The guard and the estimate want
+# FRETTA_DATA; speed wants a machine with nothing else to do.
+#
+#     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate]
+set -eu
+out=${1:?a folder for the results}
+what=${2:-all}
+here=$(dirname "$0")
+
+case $what in speed | all)
+    python "$here/steps.py" --only resnet18 --out "$out/steps-resnet18.json"
+    python "$here/steps.py" --only resnet18 --layout contiguous --methods tent,eta,s-fret,g-fret,sar \
+        --out "$out/steps-contiguous.json"
+    python "$here/steps.py" --only cifar-100 narrow resnet50 vit --out "$out/steps-networks.json"
+    python "$here/head.py" --out "$out/head.json"
+    python "$here/soak.py" --out "$out/soak.json"
+    python "$here/pipeline.py" --out "$out/pipeline.json"
+    python "$here/choices.py" --rounds 5 --out "$out/choices.json"
+    python "$here/memory.py" --rounds 3 --batch-size 64 --out "$out/memory.json"
+    ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python "$here/precision.py" --out "$out/precision.json"
+    python "$here/guard.py" --cost --out "$out/guard-cost.json"
+    ;;
+esac
+case $what in guard | all)
+    python "$here/guard.py" --seeds 10 --collapsing --out "$out/guard.json"
+    python "$here/guard.py" --seeds 10 --first-seed 10 --methods tent,g-fret --collapsing --out "$out/guard-fresh.json"
+    python "$here/guard.py" --healthy --cifar-images 256 --out "$out/guard-healthy.json"
+    ;;
+esac
+case $what in estimate | all)
+    python "$here/estimate.py" --raw raw --out "$out/estimate.json"
+    ;;
+esac
