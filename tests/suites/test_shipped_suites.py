@@ -26,7 +26,7 @@ SIZES = {
     "ablation": (4, 12, 5),
     "cifar10c": (1, 16, 5),
     "cifar10c-shared": (1, 20, 3),
-    "cifar10c-shared-full": (1, 5, 1),
+    "cifar10c-shared-full": (1, 6, 1),
     "cifar10c-shared-guarded": (1, 5, 1),
     "cifar10c-shared-lt": (3, 17, 3),
     "cifar10c-shared-tea": (1, 6, 3),
