@@ -12,11 +12,12 @@ case $what in speed | all)
     python "$here/steps.py" --only resnet18 --out "$out/steps-resnet18.json"
     python "$here/steps.py" --only resnet18 --layout contiguous --methods tent,eta,s-fret,g-fret,sar \
         --out "$out/steps-contiguous.json"
-    python "$here/steps.py" --only cifar-100 narrow resnet50 vit --out "$out/steps-networks.json"
+    python "$here/steps.py" --only cifar-100 narrow --rounds 3 --out "$out/steps-small.json"
+    python "$here/steps.py" --only resnet50 --rounds 3 --out "$out/steps-large.json" # vit takes long
     python "$here/head.py" --out "$out/head.json"
     python "$here/soak.py" --out "$out/soak.json"
-    python "$here/pipeline.py" --out "$out/pipeline.json"
-    python "$here/choices.py" --rounds 5 --out "$out/choices.json"
+    python "$here/pipeline.py" --rounds 3 --out "$out/pipeline.json"
+    python "$here/choices.py" --rounds 3 --out "$out/choices.json"
     python "$here/memory.py" --rounds 3 --batch-size 64 --out "$out/memory.json"
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python "$here/precision.py" --out "$out/precision.json"
     python "$here/guard.py" --cost --out "$out/guard-cost.json"

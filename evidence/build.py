@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fretta.tune.values import Rule
 
-from . import pages, tables, tuning
+from . import estimates, guards, pages, speed, tables, tuning
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
@@ -29,6 +29,8 @@ FILES = (
     "docs/analysis.md",
     "docs/source-models.md",
     "docs/estimate.md",
+    "docs/guard.md",
+    "docs/performance.md",
 )
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
@@ -56,6 +58,22 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "provenance": pages.provenance,
     "not-run": pages.not_run,
     "estimate-fresh": pages.estimate_table,
+    "estimate-ranks": estimates.ranks_table,
+    "estimate-errors": estimates.errors_table,
+    "estimate-others": estimates.others_table,
+    "guard-laboratory": guards.laboratory_table,
+    "guard-fresh": guards.fresh_table,
+    "guard-healthy": guards.healthy_table,
+    "guard-cost": guards.cost_table,
+    "speed": speed.speed_text,
+    "steps": speed.steps_table,
+    "steps-contiguous": speed.contiguous_table,
+    "steps-networks": speed.networks_table,
+    "head": speed.head_table,
+    "soak": speed.soak_table,
+    "pipeline": speed.pipeline_table,
+    "choices": speed.choices_table,
+    "precision": speed.precision_table,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,
     "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),

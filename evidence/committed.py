@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,6 @@ __all__ = [
 ]
 
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
-# Of PACS only this domain has the source model that was given, all images, and most methods.
-ONLY = {"pacs-shared": ("art_painting",)}
 
 
 def mean(series: Series) -> float:
@@ -51,22 +50,19 @@ class Evidence:
             self.setups.setdefault((setup.suite, setup.name), []).append(setup)
 
     def of(self, suite: str, case: str = "") -> list[Setup]:
-        """The setups of a suite, or of one of its cases. Domains that were cut to another number
-        of images are setups of their own."""
+        """The setups of a suite, or of one of its cases or domains. Domains that were cut to
+        another number of images are setups of their own."""
         return [
             setup
             for (name, which), found in self.setups.items()
-            if name == suite and case in ("", which)
             for setup in found
+            if name == suite and (case in ("", which) or case in setup.domains)
         ]
-
-    def has(self, suite: str) -> bool:
-        return bool(self.of(suite))
 
     def domains(self, suite: str, case: str = "") -> list[str]:
         """What a mean is over, unless said."""
-        if suite in ONLY:
-            return list(ONLY[suite])
+        if any(case in setup.domains for setup in self.of(suite, case)):
+            return [case]
         return list(dict.fromkeys(d for s in self.of(suite, case) for d in s.domains))
 
     def members(self, suite: str, label: str, case: str = "") -> list[Member]:
@@ -102,6 +98,12 @@ class Evidence:
         """Over all images of the stream, by seed."""
         runs = [r for m in self.members(suite, label, case) for r in m.done]
         return {r.run["seed"]: Sample(float(r.overall[measure])) for r in runs}
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """What a script of benchmarks/ wrote."""
+        text = (self.folder / "benchmarks" / f"{name}.json").read_text(encoding="utf-8")
+        content: dict[str, Any] = json.loads(text)
+        return content
 
     def trial(self, suite: str, method: str, **wanted: Any) -> list[Record]:
         """Trials of a method on a suite; `wanted` are settings, or `limit`, `tuning`, `domains`."""

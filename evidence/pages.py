@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
+from fretta.records import Record
 from fretta.report.significance import Series
 from fretta.suite import load_suite
 
@@ -17,13 +18,16 @@ SUITES = (
     *("cifar10c-shared-guarded", "pacs-shared", "imagenet-shared", "digits-all"),
     *("gfret-switches", "gfret-parts"),
 )
+SAME_RUN = {"source": "source", "bn": "bn", "all": "paper"}  # in gfret-parts, in gfret-switches
+SEARCHED = {"CIFAR-10-C": ("cifar10c-shared", "all"), "digits": ("digits-all", None)}
+LAM, LAMS = 0.01, (0.001, 0.01, 0.1, 1.0)  # the default, and those tried
 K_RATE = 1e-3  # at the default, a tenth of it, hardly anything moves in a search this short
 
 
 def switches_table(evidence: Evidence) -> str:
     """One difference at a time, from both ends."""
     suite = "gfret-switches"
-    ends = {name: evidence.accuracy(suite, name) for name in ("paper", "released")}
+    ends = {"paper": parts_of(evidence, "all"), "released": evidence.accuracy(suite, "released")}
     fields = [
         label.removeprefix("paper, ").removesuffix(" as released")
         for label in evidence.labels(suite)
@@ -42,10 +46,11 @@ def switches_table(evidence: Evidence) -> str:
 
 
 def parts_of(evidence: Evidence, name: str) -> Series:
-    """A row of the ablation. Two of its runs are also those of the switches, and are kept there."""
-    same = {"bn": "bn", "all": "paper"}
+    """A row of the ablation. Some runs are also those of the switches, and are kept once."""
     found = evidence.accuracy("gfret-parts", name)
-    return found or (evidence.accuracy("gfret-switches", same[name]) if name in same else {})
+    if name in SAME_RUN:
+        found = {**found, **evidence.accuracy("gfret-switches", SAME_RUN[name])}
+    return dict(sorted(found.items()))
 
 
 def parts_table(evidence: Evidence) -> str:
@@ -66,38 +71,51 @@ def _over(mine: Series, bn: Series, name: str) -> str:
 
 
 def lam_table(evidence: Evidence) -> str:
-    """λ × lr on the stream of the search."""
-    found = {
-        (r.settings["lr"], r.settings["lam"]): 100 * r.overall["mean_over_domains"]
-        for r in evidence.trial("cifar10c-shared", "g-fret", limit=256, corruption="all")
-        if (r.settings["k1"], r.settings["k2"]) == (100, 0.95)
-    }
-    lams = sorted({lam for _, lam in found})
-    rates = sorted({lr for lr, lam in found if lam != 0.01})
-    rows = [
-        [f"lr {lr:g}", *(f"{found[lr, lam]:.2f}" if (lr, lam) in found else DASH for lam in lams)]
-        for lr in rates
-    ]
+    """λ × lr on the streams of the search."""
+    rows, lams = [], LAMS
+    for title in SEARCHED:
+        found = {
+            (r.settings["lr"], r.settings["lam"]): 100 * r.overall["mean_over_domains"]
+            for r in searched(evidence, title)
+            if (r.settings["k1"], r.settings["k2"]) == (100, 0.95)
+        }
+        rates = sorted({lr for lr, lam in found if lam not in (LAM, None)})
+        rows += [
+            [f"{title}, lr {lr:g}", *(_number(found.get((lr, lam))) for lam in lams)]
+            for lr in rates
+        ]
     return markdown(["", *(f"λ = {lam:g}" for lam in lams)], rows)
 
 
-def k_grid(evidence: Evidence) -> dict[tuple[int, float], float]:
+def searched(evidence: Evidence, title: str) -> list[Record]:
+    """Trials of G-FRET on the reported corruptions themselves, 256 images of each."""
+    suite, corruption = SEARCHED[title]
+    found = evidence.trial(suite, "g-fret", limit=256, corruption=corruption)
+    return [r for r in found if not r.run["order_options"].get("domains")]
+
+
+def _number(value: float | None) -> str:
+    return DASH if value is None else f"{value:.2f}"
+
+
+def k_grid(evidence: Evidence, title: str) -> dict[tuple[int, float], float]:
     """Accuracy by (K1, K2), on the stream of the search."""
-    settings = {"limit": 256, "corruption": "all", "lr": K_RATE, "lam": 0.01}
     return {
         (r.settings["k1"], r.settings["k2"]): 100 * r.overall["mean_over_domains"]
-        for r in evidence.trial("cifar10c-shared", "g-fret", **settings)
+        for r in searched(evidence, title)
+        if (r.settings["lr"], r.settings["lam"]) == (K_RATE, LAM)
     }
 
 
 def k_table(evidence: Evidence) -> str:
     """K1 × K2."""
-    found = k_grid(evidence)
-    k2s = sorted({k2 for _, k2 in found})
-    rows = [
-        [f"K1 = {k1}", *(f"{found[k1, k2]:.2f}" if (k1, k2) in found else DASH for k2 in k2s)]
-        for k1 in sorted({k1 for k1, _ in found})
-    ]
+    rows, k2s = [], (0.5, 0.8, 0.95, 1.0)
+    for title in SEARCHED:
+        found = k_grid(evidence, title)
+        rows += [
+            [f"{title}, K1 = {k1}", *(_number(found.get((k1, k2))) for k2 in k2s)]
+            for k1 in sorted({k1 for k1, _ in found})
+        ]
     return markdown(["", *(f"K2 = {k2:g}" for k2 in k2s)], rows)
 
 
@@ -121,8 +139,6 @@ def nrs_table(evidence: Evidence) -> str:
     """At the end of each domain: NRS under the source model and as adapted, and accuracy."""
     rows = []
     for name, (suite, case) in BENCHMARKS.items():
-        if not evidence.has(suite):
-            continue
         for method in METHODS:
             before = evidence.accuracy(suite, "source", case, None, "nrs_before")
             after = evidence.accuracy(suite, method, case, None, "nrs_after")
@@ -168,25 +184,27 @@ def estimate_table(evidence: Evidence) -> str:
 
 def not_run(evidence: Evidence) -> str:
     """What the suites ask for and time did not allow."""
-    there = {(r.tags["suite"], r.tags["case"], r.tags["label"]): 0 for r in evidence.records}
+    seeds: dict[tuple[str, str, str], set[int]] = {}
     for r in evidence.records:
-        there[r.tags["suite"], r.tags["case"], r.tags["label"]] += 1
+        where = r.tags["suite"], r.tags["case"], r.tags["label"]
+        seeds.setdefault(where, set()).add(r.run["seed"])
+    for a, b in SAME_RUN.items():
+        same = ("gfret-parts", "resnet20", a), ("gfret-switches", "resnet20", b)
+        seeds |= dict.fromkeys(same, set().union(*(seeds.get(x, ()) for x in same)))
     lines = []
     for name in SUITES:
-        suite, absent, few = load_suite(name), [], []
+        suite, absent = load_suite(name), []
+        few: dict[str, list[str]] = {}
         for case, method in itertools.product(suite.cases, suite.methods):
-            where = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
-            found = there.get((name, case.name, method.title), 0)
-            if name == "gfret-parts" and method.title in ("source", "bn", "all"):
-                continue  # the same runs as in gfret-switches
+            found = len(seeds.get((name, case.name, method.title), ()))
+            title = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
             if not found:
-                absent.append(where)
-            elif found < len(case.protocol["seeds"]):
-                few.append(where)
-        total = len(suite.cases) * len(suite.methods)
-        if absent or few:
-            words = [f"not run: {', '.join(absent)}"] if absent else []
-            words += [f"fewer seeds than asked for: {len(few)} of {total} rows"] if few else []
+                absent.append(title)
+            elif found < (asked := len(case.protocol["seeds"])):
+                few.setdefault(f"{found} of {asked} seeds", []).append(title)
+        words = [f"not run: {', '.join(absent)}"] if absent else []
+        words += [f"{how}: {', '.join(rows)}" for how, rows in few.items()]
+        if words:
             lines.append(f"- `{name}`: " + "; ".join(words))
     return "\n".join(lines) or "- nothing"
 

@@ -34,6 +34,10 @@ for rule in "extra-corruptions --limit 512" "oracle --limit 256"; do
     $G --rule $rule --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
 done
 $G --rule oracle --limit 256 --grid lr=1e-4,1e-3 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
+D="fretta tune digits-all --method g-fret --seed 0 --store evidence/tuning --product $HOW"
+$D --rule oracle --limit 256 --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
+$D --rule extra-corruptions --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
+$D --rule oracle --limit 256 --grid lr=1e-3 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea \
@@ -53,6 +57,9 @@ for domain in cartoon photo; do
     fretta compare --model pacs_${domain}_160_tf_efficientnet_lite0.safetensors --data "$FRETTA_DATA/PACS/$domain" \
         --methods source,bn --limit 1024 --out evidence/compare/$domain
 done
+
+# Speed (wants the machine for itself), the guard's laboratory, the estimate run by run.
+sh benchmarks/all.sh evidence/benchmarks
 
 python -m evidence.build
 fretta report evidence --out report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -47,7 +48,7 @@ def test_every_block_is_on_some_page_and_none_is_empty(build):
 def test_a_changed_record_is_noticed(build, tmp_path):
     """One more right answer in a hundred on one corruption, sealed properly: four pages differ."""
     copy = tmp_path / "evidence"
-    for part in ("records", "analyses", "compare", "tuning/records"):
+    for part in ("records", "analyses", "compare", "benchmarks", "tuning/records"):
         shutil.copytree(FOLDER / part, copy / part)
     chosen = [
         (path, record)
@@ -68,6 +69,25 @@ def test_records_are_complete_and_from_committed_code(evidence):
         assert record.status == "done", record.tags
         assert record.provenance["dirty"] is False, record.tags
         assert len(record.provenance["commit"]) == 40
+
+
+def test_benchmarks_are_from_committed_code(build):
+    files = sorted((FOLDER / "benchmarks").glob("*.json"))
+    assert len(files) > 10
+    for path in files:
+        made_by = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+        assert made_by["dirty"] is False, path.name
+        assert len(made_by["commit"]) == 40
+
+
+def test_a_changed_benchmark_is_noticed(build, tmp_path):
+    copy = tmp_path / "evidence"
+    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("*.py", "details"))
+    path = copy / "benchmarks" / "head.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["textbook_over_gfret"] += 1
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert build.stale(ROOT, copy) == ["README.md", "docs/performance.md"]
 
 
 def test_the_defaults_are_what_the_search_chose(build, evidence):

@@ -1,0 +1,139 @@
+"""Tables of docs/performance.md, from what the benchmarks wrote to `benchmarks/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fretta.methods import REGISTRY
+
+from .committed import Evidence
+from .tables import markdown
+
+# What was wanted of a ResNet-18 step, in floors.
+TARGETS = {
+    "tent": "≤ 1.03",
+    "eta": "≤ 1.05",
+    "s-fret": "≤ 1.03",
+    "g-fret": "≤ 1.05",
+    "tsd": "≤ 1.05 × own",
+    "sar": "≤ 2.1",
+    "tipi": "≤ 4",
+    "tea": "≤ 24",
+}
+ONE_BACKWARD = ("tent", "eta", "s-fret", "g-fret")
+
+
+def _steps(evidence: Evidence, name: str, network: str = "resnet18") -> dict[str, dict[str, Any]]:
+    (found,) = [g for g in evidence.benchmark(name)["grid"] if g["name"] == network]
+    return {step["name"]: step for step in found["steps"]}
+
+
+def steps_table(evidence: Evidence) -> str:
+    """Every step on a ResNet-18 against the floor."""
+    rows = []
+    for name, step in _steps(evidence, "steps-resnet18").items():
+        own = "" if step["own_ratio"] is None else f"{step['own_ratio']:.2f}"
+        passes = REGISTRY[name].passes if name in REGISTRY else ""
+        rows.append([name, f"{step['milliseconds']:,.0f}", f"{step['ratio']:.2f}", own, passes])
+        rows[-1] += [f"{step['peak_mib']:,.0f}", TARGETS.get(name, "")]
+    return markdown(["step", "ms", "× floor", "× own floor", "passes", "peak MiB", "target"], rows)
+
+
+def contiguous_table(evidence: Evidence) -> str:
+    """The overhead in the floor's own layout."""
+    steps = _steps(evidence, "steps-contiguous")
+    rows = [[name, f"{steps[name]['ratio']:.3f}"] for name in (*ONE_BACKWARD, "sar")]
+    return markdown(["step", "× floor"], rows)
+
+
+def networks(evidence: Evidence) -> list[dict[str, Any]]:
+    """Other networks than the ResNet-18; small ones were measured apart."""
+    small, large = (evidence.benchmark(name)["grid"] for name in ("steps-small", "steps-large"))
+    return [*small, *large]
+
+
+def networks_table(evidence: Evidence) -> str:
+    rows = []
+    for found in networks(evidence):
+        steps = {step["name"]: step for step in found["steps"]}
+        rows.append([f"`{found['name']}`", found["model"], f"{found['batch']}, {found['size']}"])
+        rows[-1] += [f"{steps['floor']['milliseconds']:,.0f}"]
+        rows[-1] += [f"{steps[name]['ratio']:.2f}" for name in ("forward", *ONE_BACKWARD)]
+    head = ["`--only`", "network", "batch, px", "floor, ms", "forward"]
+    return markdown([*head, *ONE_BACKWARD], rows)
+
+
+def head_table(evidence: Evidence) -> str:
+    """G-FRET after the backbone beside its textbook form."""
+    found = evidence.benchmark("head")
+    ms = found["milliseconds"]
+    rows = [
+        ["one forward and backward of the linear head", f"{ms['head']:.1f}", ""],
+        ["g-fret, everything after the backbone", f"{ms['g-fret']:.1f}"],
+        ["textbook", f"{ms['textbook']:,.0f}", f"{found['textbook_over_gfret']:.0f} × g-fret"],
+        ["largest difference of an update", "", f"{found['largest_difference_of_an_update']:.0e}"],
+    ]
+    rows[1].append(f"{found['gfret_over_head']:.1f} × the head")
+    return markdown(["", "ms", ""], rows)
+
+
+def soak_table(evidence: Evidence) -> str:
+    rows = [
+        [m["method"], f"{m['late_over_early']:.3f}", f"{m['memory_growth_mib']:.1f}"]
+        for m in evidence.benchmark("soak")["methods"]
+    ]
+    return markdown(["method", "late / fresh", "growth, MiB"], rows)
+
+
+def pipeline_table(evidence: Evidence) -> str:
+    rows = [
+        [str(w["workers"]), f"{w['images_per_second']:.0f}"]
+        + [f"{100 * w[key]:.0f} %" for key in ("adapting_share", "loading_share", "cpu")]
+        for w in evidence.benchmark("pipeline")["workers"]
+    ]
+    return markdown(
+        ["decoding processes", "images/s", "adapting", "loading", "CPU, all cores"], rows
+    )
+
+
+def choices_table(evidence: Evidence) -> str:
+    """Each choice against what it replaced."""
+    found, memory = evidence.benchmark("choices"), evidence.benchmark("memory")
+    rows = []
+    for title, ms in found["adam_milliseconds"].items():
+        what = f"fused Adam over {ms['tensors']} tensors ({title})"
+        rows.append([what, "a loop", f"{ms['fused'] / ms['loop']:.2f}"])
+        rows.append([what, "foreach", f"{ms['fused'] / ms['foreach']:.2f}"])
+    for network, ratio in found["channels_last"].items():
+        rows.append([f"Tent, channels-last, {network} px", "contiguous", f"{ratio:.2f}"])
+    what = f"Tent, freed memory kept, {memory['model']} at {memory['size']} px"
+    rows.append([what, "returned", f"{memory['ratio']:.2f}"])
+    return markdown(["", "against", "time"], rows)
+
+
+def precision_table(evidence: Evidence) -> str:
+    rows = [
+        [method, *(f"{100 * by[name]:.2f}" for name in ("float32", "bfloat16"))]
+        for method, by in evidence.benchmark("precision")["accuracy"].items()
+    ]
+    return markdown(["digits, accuracy %", "float32", "bfloat16"], rows)
+
+
+def speed_text(evidence: Evidence) -> str:
+    """The paragraph of the README."""
+
+    def span(name: str) -> str:
+        ratios = sorted(_steps(evidence, name)[m]["ratio"] for m in ONE_BACKWARD)
+        return f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+
+    head = evidence.benchmark("head")
+    late = [m["late_over_early"] for m in evidence.benchmark("soak")["methods"]]
+    return (
+        "A step of Tent, ETA, S-FRET or G-FRET costs one forward and one backward without weight"
+        " gradients.\nAgainst that floor, written by hand in plain PyTorch, ResNet-18 steps take"
+        f" {span('steps-resnet18')} of the time in the default\nlayout and"
+        f" {span('steps-contiguous')} in the floor's own. After the backbone G-FRET is"
+        f" {head['textbook_over_gfret']:.0f} times as fast as its textbook form\nat"
+        f" {head['classes']} classes and {head['features']} features. A step after 10,000 takes"
+        f" {min(late):.2f} to {max(late):.2f} of one after 50."
+    )
