@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import fretta
 from fretta.errors import FrettaWarning, ModelError, NeedError, StateError
 from fretta.method import GradientMethod
-from fretta.methods import EATA, GFRET, SAR
+from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
 from nets import batches, build, same, snapshot
 
@@ -114,7 +114,7 @@ def test_optimizers(name: Any) -> None:
     adapter(X)
     step = 0.1 * g if name == "sgd" else 0.1 * g / (g.abs() + 1e-8)
     torch.testing.assert_close(weight, before - step, atol=1e-5, rtol=1e-4)
-    assert adapter.method.descent.param_groups[0].get("momentum", 0.5) == 0.5
+    assert adapter.method.opt.param_groups[0].get("momentum", 0.5) == 0.5
 
 
 # ---- variants ----------------------------------------------------------------------------------
@@ -161,16 +161,17 @@ def test_released_sar_keeps_its_average_after_a_reset() -> None:
         adapter(X)
         assert (adapter.method.average is not None) is average
         assert same(adapter.model.adapted, adapter.model.origin)
-        assert not adapter.method.descent.state  # momentum is gone too
+        assert not adapter.method.opt.state  # momentum is gone too
 
 
 def test_g_fret_steps_on_what_is_left_when_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paper: no term is left, nothing moves. Released: L_R still sees every sample."""
 
-    def nothing(self: GFRET, p: Tensor, s: Tensor) -> Tensor:
+    def nothing(method: GFRET, p: Tensor, s: Tensor) -> Tensor:
         return torch.zeros(len(p), dtype=torch.bool)
 
-    monkeypatch.setattr(GFRET, "_reliable", nothing)
+    monkeypatch.setattr(GFRET, "reliable", nothing)
+    monkeypatch.setattr(gfret_released, "_reliable", nothing)
     for values, moves in (
         ({"variant": "paper"}, False),
         ({"variant": "released"}, True),
@@ -178,7 +179,7 @@ def test_g_fret_steps_on_what_is_left_when_nothing_is_kept(monkeypatch: pytest.M
     ):
         adapter = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, **values)
         adapter(X)
-        assert bool(adapter.method.descent.state) is moves
+        assert bool(adapter.method.opt.state) is moves
         assert same(adapter.model.adapted, adapter.model.origin) is not moves
 
 
@@ -444,7 +445,7 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     state = a.state_dict()
     a(Y)
     before = a.state_dict()
-    for spoil in ("descent", "bank"):
+    for spoil in ("opt", "bank"):
         broken = copy.deepcopy(state)
         del broken["running"][spoil]
         with pytest.raises(StateError, match=spoil):

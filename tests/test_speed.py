@@ -272,14 +272,14 @@ def nobody(self: Any, logits: Tensor, *_: Any) -> Tensor:
 def test_nothing_kept_moves_nothing_on_a_device(key: str) -> None:
     a = ready(key)
     before = {name: p.detach().clone() for name, p in a.model.adapted.items()}
-    moments = [v["exp_avg"].clone() for v in a.method.descent.state.values()]
+    moments = [v["exp_avg"].clone() for v in a.method.opt.state.values()]
     assert moments
     with pytest.MonkeyPatch.context() as patch:
-        name = "_reliable" if key == "g-fret" else "_select"
+        name = "reliable" if key == "g-fret" else "_select"
         patch.setattr(type(a.method), name, nobody)
         a(images(3))
     assert all(torch.equal(p, before[name]) for name, p in a.model.adapted.items())
-    later = [v["exp_avg"] for v in a.method.descent.state.values()]
+    later = [v["exp_avg"] for v in a.method.opt.state.values()]
     assert all(torch.equal(x, y) for x, y in zip(moments, later, strict=True))
 
 

@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 
 from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
-from .parts.optim import Optim, OptimizerName
+from .parts.losses import masked_mean
+from .parts.optim import Optim, OptimizerName, descend, none_kept
 
 Timing = Literal["before", "after"]
 
@@ -136,9 +137,14 @@ class Method:
 
 @dataclasses.dataclass
 class GradientMethod(Method):
-    """A method that takes optimiser steps: what all of them can be told."""
+    """A method that learns by an optimizer: scale and shift of the norm layers, under test BN.
+
+    A subclass writes `step`, which ends in `self.update(loss)`. One that adapts something else
+    overrides `configure`; one that keeps more running state extends `start`.
+    """
 
     passes: ClassVar[str] = "1F+1B"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.NORM})
 
     lr: float = 1e-3
     optimizer: OptimizerName = "adam"
@@ -148,11 +154,33 @@ class GradientMethod(Method):
         super().check()
         self._optim().check()
 
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.opt = self._new_optimizer(model)
+        self.kept: Tensor | None = None  # (N,) which samples of the last batch passed the filters
+
+    def update(
+        self, loss: Tensor, kept: Tensor | None = None, penalty: Tensor | float = 0.0
+    ) -> None:
+        """One step down the mean of `loss` over the kept samples, plus `penalty`.
+
+        Without a kept sample nothing moves, not even momentum.
+        """
+        if kept is None:
+            descend(self.opt, loss.mean() + penalty)
+            return
+        self.kept = kept
+        if not none_kept(kept):
+            descend(self.opt, masked_mean(loss, kept) + penalty, wanted=kept.any())
+
     def _optim(self) -> Optim:
         lr = 0.0 if self.lr is None else self.lr  # still open: a variant will say
         return Optim(self.optimizer, lr, self.momentum)
 
-    def new_optimizer(self, model: Classifier) -> Optimizer:
+    def _new_optimizer(self, model: Classifier) -> Optimizer:
         if any(p.dtype is torch.float16 for p in model.parameters()):
             # Adam's ε of 1e-8 is 0 in half precision, and the first step divides by it
             raise NeedError(

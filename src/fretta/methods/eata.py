@@ -19,8 +19,8 @@ from ..errors import FrettaWarning
 from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin, published_margin
-from ..parts.losses import entropy, mean_of
-from ..parts.optim import nothing, update
+from ..parts.losses import entropy
+from ..parts.optim import none_kept
 
 
 @dataclass
@@ -29,7 +29,6 @@ class ETA(GradientMethod):
 
     key = "eta"
     summary = "entropy of reliable, non-redundant samples"
-    needs = frozenset({Need.NORM})
     variants = ("paper", "released")
 
     variant: str = "paper"
@@ -59,24 +58,17 @@ class ETA(GradientMethod):
                 stacklevel=2,
             )
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.mean: Tensor | None = None  # m: moving average of the kept predictions
-        self.kept: Tensor | None = None
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)
         H = entropy(logits)
         E0 = self.e_margin * math.log(logits.shape[1])
-        kept = self.kept = self._select(logits.detach(), H.detach(), E0)
-        if nothing(kept):
-            return logits
+        kept = self._select(logits.detach(), H.detach(), E0)
         weight = (E0 - H.detach()).exp()  # S_ent: more for the more confident
-        update(self.descent, mean_of(weight * H, kept) + self.anchor(model), wanted=kept.any())
+        self.update(weight * H, kept, self.anchor(model))
         return logits
 
     def _select(self, logits: Tensor, H: Tensor, E0: float) -> Tensor:
@@ -86,7 +78,7 @@ class ETA(GradientMethod):
         m = torch.zeros_like(probabilities[0]) if self.mean is None else self.mean
         cosine = F.cosine_similarity(m[None], probabilities, dim=1)
         kept = (H < E0) & (cosine.abs() < self.d_margin)
-        if not nothing(kept):
+        if not none_kept(kept):
             mean = probabilities.where(kept[:, None], 0).sum(0) / kept.sum().clamp(min=1)
             moved = torch.where(m.any(), 0.9 * m + 0.1 * mean, mean)
             self.mean = torch.where(kept.any(), moved, m)

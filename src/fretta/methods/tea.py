@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..method import GradientMethod, Need
+from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import energy
-from ..parts.optim import update
 from ..parts.random import seeded
 from ..parts.replay import ReplayBuffer
 
@@ -26,7 +25,6 @@ class TEA(GradientMethod):
     key = "tea"
     summary = "energy of images against samples of the model"
     passes = "23F+21B"
-    needs = frozenset({Need.NORM})
     timing = "after"
 
     sgld_steps: int = 20
@@ -49,12 +47,8 @@ class TEA(GradientMethod):
                 " reinit in [0, 1]"
             )
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.generator = seeded(self.seed, model.parameters()[0].device)
         self.buffer = ReplayBuffer(self.buffer_size, self.reinit)
 
@@ -62,7 +56,7 @@ class TEA(GradientMethod):
         logits = model(x)  # first: a batch the model refuses must not move buffer or generator
         fake = self._sample(model, x)
         # separate forwards: with test BN a joint batch would mix the two statistics
-        update(self.descent, energy(logits).mean() - energy(model(fake)).mean())
+        self.update(energy(logits).mean() - energy(model(fake)).mean())
         return logits
 
     def _sample(self, model: Classifier, x: Tensor) -> Tensor:

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, FrettaWarning
-from ..method import GradientMethod, Need
+from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy, kl_divergence
-from ..parts.optim import update
 from ..parts.random import seeded
 
 
@@ -28,7 +27,6 @@ class TIPI(GradientMethod):
     key = "tipi"
     summary = "invariance to adversarial perturbations"
     passes = "4F+2B"
-    needs = frozenset({Need.NORM})
     timing = "after"
     variants = ("paper", "released")
 
@@ -46,14 +44,8 @@ class TIPI(GradientMethod):
         if self.reference_batch < 1:
             raise ConfigError(f"tipi: reference_batch={self.reference_batch!r} must be at least 1")
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        # Test BN takes its statistics from each forward anew, so the perturbed pass has a set of
-        # its own and shares scale and shift, which is what the paper's second batch norm is for.
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.generator = seeded(self.seed, model.parameters()[0].device)
         self.size: Tensor | None = None  # ε in the units of the input, per channel
 
@@ -63,13 +55,15 @@ class TIPI(GradientMethod):
         with torch.set_grad_enabled(self.tent_coeff != 0):
             logits = model(x)
         delta = self._perturbation(model, x, logits.detach(), self.size)
-        # reverse KL: the perturbed prediction against the clean one, which does not move
-        loss = kl_divergence(model(x + delta), logits.detach()).mean()
+        # Test BN takes its statistics from each forward anew: the perturbed pass has a set of its
+        # own and shares scale and shift, which is what the paper's second batch norm is for.
+        # Reverse KL: the perturbed prediction against the clean one, which does not move
+        loss = kl_divergence(model(x + delta), logits.detach())
         if self.tent_coeff:
-            loss = loss + self.tent_coeff * entropy(logits).mean()
-        for group in self.descent.param_groups:
+            loss = loss + self.tent_coeff * entropy(logits)
+        for group in self.opt.param_groups:
             group["lr"] = self.lr * len(x) / self.reference_batch  # the paper's lr is per sample
-        update(self.descent, loss)
+        self.update(loss)
         return logits
 
     def _perturbation(self, model: Classifier, x: Tensor, logits: Tensor, size: Tensor) -> Tensor:
