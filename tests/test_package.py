@@ -17,7 +17,8 @@ SOURCE = ROOT / "src" / "fretta"
 
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
-    ["errors", "files", "memory"],
+    ["errors"],
+    ["_util", "files", "memory"],
     ["compat", "parts", "records", "provenance", "shape"],
     ["method", "corruptions", "models", "metrics", "store", "results"],
     ["methods", "streams", "report"],

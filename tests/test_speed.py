@@ -287,12 +287,12 @@ def test_nothing_kept_moves_nothing_on_a_device(key: str) -> None:
 def test_an_overflow_moves_nothing_on_a_device() -> None:
     parameter = nn.Parameter(torch.ones(3))
     optimizer = optim.Optim("adam", 0.1, 0.9).build([parameter])
-    optim.update(optimizer, parameter.sum())
+    optim.descend(optimizer, parameter.sum())
     moved = parameter.detach().clone()
     with pytest.warns(FrettaWarning, match="not finite"):
-        optim.update(optimizer, (parameter * torch.inf).sum())
+        optim.descend(optimizer, (parameter * torch.inf).sum())
     assert torch.equal(parameter, moved)
-    optim.update(optimizer, parameter.sum())
+    optim.descend(optimizer, parameter.sum())
     assert not torch.equal(parameter, moved)
 
 

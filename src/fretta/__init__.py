@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors, estimate, export, methods, models
     from .adapter import Adapter
-    from .api import adapt, list_methods
+    from .api import adapt
     from .guard import Guard
     from .health import Health
     from .method import GradientMethod, Method, Need
+    from .methods import list_methods
     from .parts.redundancy import redundancy
 
 __version__ = "0.1.0"
@@ -43,7 +44,7 @@ _HOME = {
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",
-    "list_methods": ".api",
+    "list_methods": ".methods",
     "redundancy": ".parts.redundancy",
 }
 

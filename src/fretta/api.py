@@ -1,8 +1,7 @@
-"""The front door: `adapt` and `list_methods`."""
+"""The front door: `adapt`."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,12 +12,7 @@ from .errors import ConfigError
 from .guard import Guard
 from .health import Health
 from .method import Method, Timing
-from .methods import REGISTRY
-
-
-def list_methods() -> list[str]:
-    """The names `adapt` knows."""
-    return sorted(REGISTRY)
+from .methods import find_method, list_methods
 
 
 def adapt(
@@ -41,7 +35,7 @@ def adapt(
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts.
 
-    method      a name from `list_methods()`, or a `Method` instance
+    method      a name from `list_methods()`, `module:Class`, or a `Method` instance
     source      unlabelled source images for methods that need them (eata): any iterable of image
                 batches or of (images, labels), whose labels are ignored
     head        name of the module that maps features to logits; found on the first batch if None
@@ -84,13 +78,7 @@ def build_method(method: str | Method, hyperparameters: dict[str, Any]) -> Metho
     if isinstance(method, Method):
         cls, values = type(method), {n: getattr(method, n) for n in method.field_names()}
     elif isinstance(method, str):
-        if method not in REGISTRY:
-            close = difflib.get_close_matches(method.lower(), REGISTRY, 1, 0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(
-                f"unknown method {method!r}; {hint}choose from {', '.join(list_methods())}"
-            )
-        cls, values = REGISTRY[method], {}
+        cls, values = find_method(method), {}
     else:
         raise ConfigError(
             f"method is a {type(method).__name__}; give a name ({', '.join(list_methods())}) or a"
