@@ -334,7 +334,8 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
             assert guarded.health.action == ""
     seen = 3 * len(digits.x[0])
     assert images["source"] <= seen / 32 + 3 * 64  # the first 64 images, and one doubt or two
-    watched = fretta.adapt(digits.model, "tent", callbacks=[lambda _: None])
+    watched = fretta.adapt(digits.model, "tent")
+    watched.on_health(lambda _: None)
     images["source"] = 0
     for part in digits.x[0].split(32):
         watched(part)

@@ -204,7 +204,7 @@ def test_model_that_cannot_be_copied() -> None:
             {"method": "g-fret", "lamda": 1, "k": 2},
             r"no hyper-parameter 'k', 'lamda'; it has .*lam, k1",
         ),
-        ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has none"),
+        ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has steps"),
         ({"method": "tent", "lr": -1.0}, "lr=-1.0"),
         ({"method": "tent", "lr": float("nan")}, "lr=nan"),
         ({"method": "tent", "optimizer": "adamw"}, "'adamw' is unknown"),

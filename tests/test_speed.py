@@ -120,7 +120,7 @@ def test_g_fret_needs_the_memory_of_tent() -> None:
 
 def test_the_graph_is_kept_only_where_something_learns() -> None:
     """Activations of a frozen beginning are not kept: less memory with the last norms only."""
-    everything, last = ready("tent"), ready("tent", last_norms=2)
+    everything, last = ready("tent"), ready("tent", compute=fretta.Compute(last_norms=2))
     assert len(last.adapted) == 4
     full = peak_bytes(lambda: everything(images(1, 64)), CPU)
     part = peak_bytes(lambda: last(images(1, 64)), CPU)
@@ -132,7 +132,7 @@ def test_the_graph_is_kept_only_where_something_learns() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True])
 def test_last_norms_must_be_positive(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="last_norms"):
-        fretta.adapt(confident_net(), "tent", last_norms=wrong)
+        fretta.Compute(last_norms=wrong)
 
 
 def test_in_place_the_weights_are_not_copied() -> None:
@@ -158,7 +158,7 @@ def test_in_place_the_weights_are_not_copied() -> None:
 def test_the_layout_changes_rounding_only(key: str) -> None:
     runs = []
     for layout in ("contiguous", "channels_last"):
-        a = ready(key, layout=layout)
+        a = ready(key, compute=fretta.Compute(layout=layout))
         runs.append(torch.stack([a(images(n)) for n in (1, 2)]))
     scale = runs[0].abs().max()
     assert (runs[0] - runs[1]).abs().max() < 2e-3 * scale
@@ -177,7 +177,7 @@ def test_which_layout_is_chosen() -> None:
     assert chosen(plain, "contiguous") is None
     assert chosen(grouped, "channels_last") is torch.channels_last
     with pytest.raises(ConfigError, match="layout='nhwc' is unknown"):
-        chosen(plain, "nhwc")
+        fretta.Compute(layout="nhwc")
 
 
 def test_the_users_model_keeps_its_layout() -> None:
@@ -192,9 +192,9 @@ def test_the_users_model_keeps_its_layout() -> None:
 def test_precision_is_refused_where_it_would_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute, "_survives_bfloat16", lambda: False)
     with pytest.raises(ConfigError, match="ONEDNN_MAX_CPU_ISA"):
-        fretta.adapt(confident_net(), "tent", precision="bfloat16")
+        fretta.adapt(confident_net(), "tent", compute=fretta.Compute(precision="bfloat16"))
     with pytest.raises(ConfigError, match="precision='fp8' is unknown"):
-        fretta.adapt(confident_net(), "tent", precision="fp8")
+        fretta.Compute(precision="fp8")
 
 
 BFLOAT16 = """
@@ -203,7 +203,8 @@ from fretta.models import load
 torch.manual_seed(0)
 net = load("cifar:resnet20", num_classes=10)
 for key in ("bn", "tent", "g-fret"):
-    exact, coarse = fretta.adapt(net, key), fretta.adapt(net, key, precision="bfloat16")
+    exact = fretta.adapt(net, key)
+    coarse = fretta.adapt(net, key, compute=fretta.Compute(precision="bfloat16"))
     for n in range(2):
         x = torch.randn(16, 3, 32, 32)
         a, b = exact(x), coarse(x)
@@ -232,7 +233,7 @@ def test_compiled_blocks_give_the_same_numbers(key: str) -> None:
     torch.manual_seed(0)
     net = build("resnet-like")
     plain = fretta.adapt(net, key)
-    compiled = fretta.adapt(net, key, compile="aot_eager")
+    compiled = fretta.adapt(net, key, compute=fretta.Compute(compile="aot_eager"))
     for n in range(3):
         x = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(n))
         assert torch.allclose(plain(x), compiled(x), atol=1e-4)

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from .health import Health
     from .method import GradientMethod, Method, Need
     from .methods import list_methods
+    from .parts.compute import Compute
     from .parts.redundancy import redundancy
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Adapter",
+    "Compute",
     "GradientMethod",
     "Guard",
     "Health",
@@ -38,6 +40,7 @@ __all__ = [
 # Names are loaded when they are first used: commands that only read results never load torch.
 _HOME = {
     "Adapter": ".adapter",
+    "Compute": ".parts.compute",
     "GradientMethod": ".method",
     "Guard": ".guard",
     "Health": ".health",

@@ -87,11 +87,7 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
             " has none; use 'source', or 'tsd', which adapts all parameters"
         )
     if Need.SOURCE in method.needs and source is None:
-        hint = (
-            "; without any, 'eta' is the same method without its anchor"
-            if method.key == "eata"
-            else ""
-        )
+        hint = f"; without any, {method.without_source}" if method.without_source else ""
         raise NeedError(
             f"{method.key} needs unlabelled source images: give source=, an iterable of image"
             f" batches{hint}"

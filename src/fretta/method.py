@@ -61,6 +61,12 @@ class Method:
     )
     gradient: ClassVar[bool] = True  # False: step runs without autograd
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
+    without_source: ClassVar[str] = ""  # what to use instead where there are no source images
+
+    steps: int = 1  # updates per batch
+    episodic: bool = False  # forget after every batch
+    predict: Timing | None = None  # logits "before" or "after" the update; None: as the paper does
+    reset_every: int | None = None  # begin again after so many batches
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -70,6 +76,13 @@ class Method:
         """Raise ConfigError on values that cannot work. Fields may still be None."""
         for field in dataclasses.fields(self):
             _check_type(self.key, field, getattr(self, field.name))
+        if self.steps < 1:
+            raise ConfigError(f"steps={self.steps!r} cannot work; take at least 1 step per batch")
+        if self.predict not in (None, "before", "after"):
+            raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
+        every = self.reset_every
+        if every is not None and (isinstance(every, bool) or every != int(every) or every < 1):
+            raise ConfigError(f"reset_every={every!r} cannot work; give a number of batches")
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
@@ -98,6 +111,13 @@ class Method:
         """Predict only. Nothing may change."""
         return model(x)
 
+    def batch_share(self) -> float | None:
+        """Share of the batch in the statistics `forward` normalizes by, for an export.
+
+        None where `forward` does more than one forward of the model.
+        """
+        return 1.0 if type(self).forward is Method.forward else None
+
     # ---- fields as plain data -------------------------------------------------------------------
 
     @classmethod
@@ -106,11 +126,13 @@ class Method:
 
     @classmethod
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
-        """All values that hold unless told otherwise, for few and many classes. Results made
-        under other defaults are other results."""
+        """All values of its own that hold unless told otherwise, for few and many classes.
+        Results made under other defaults are other results."""
         given: dict[str, Any] = {} if variant is None else {"variant": variant}
         method = cls(**given)
-        return [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
+        found = [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
+        shared = set(Method.field_names())  # the same for all methods
+        return [{k: v for k, v in values.items() if k not in shared} for values in found]
 
     def hyperparameters(self) -> dict[str, Any]:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
@@ -128,7 +150,8 @@ class Method:
         implied = self.implied(classes)
         values = {name: getattr(self, name) for name in self.field_names()}
         values = {k: v.item() if isinstance(v, numpy.generic) else v for k, v in values.items()}
-        copy = type(self)(**{k: implied.get(k) if v is None else v for k, v in values.items()})
+        filled: dict[str, Any] = {k: implied.get(k) if v is None else v for k, v in values.items()}
+        copy = type(self)(**filled)
         copy.check()
         if not quiet:
             copy.caution(classes)

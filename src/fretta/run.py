@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .adapter import Adapter
 from .api import build_method
 from .errors import FrettaError, HeadError, ModelError, StateError
-from .method import Need
+from .method import Method, Need
 from .methods import REGISTRY, Source
 from .metrics import overall, per_domain
 from .metrics.rows import details
@@ -100,7 +100,8 @@ def open_adapter(
     job: Job, net: nn.Module, preprocessing: Preprocessing, device: torch.device | str
 ) -> Adapter:
     run = job.run
-    settings = dict(run.hyperparameters)
+    fields = Method.field_names()  # of every method: a case may set them for all of its methods
+    settings = {k: v for k, v in run.adapter.items() if k in fields} | run.hyperparameters
     if "std" in REGISTRY[run.method].field_names():  # TIPI: pixels to inputs, as the model is fed
         settings.setdefault("std", list(preprocessing.std))
     method = build_method(run.method, settings)
@@ -112,7 +113,7 @@ def open_adapter(
         )
         source = (preprocessing.apply(batch.x, device) for batch in clean)
     head = run.model.get("head")
-    return Adapter(net, method, source=source, head=head, **run.adapter)
+    return Adapter(net, method, source=source, head=head, guard=run.adapter.get("guard"))
 
 
 # ---- one run ------------------------------------------------------------------------------------

@@ -189,16 +189,16 @@ def open_adapter(plan: Plan, opened: Opened, callback: Any) -> Adapter:
     source = None
     if method is not None and Need.SOURCE in method.needs and plan.source is not None:
         source = _source(plan, opened)
-    return adapt(
+    adapter = adapt(
         opened.net,
         plan.method,
         source=source,
         head=plan.head,
         guard=None if plan.guard == "none" else plan.guard,
-        callbacks=[callback],
-        inplace=False,
         **settings,
     )
+    adapter.on_health(callback)
+    return adapter
 
 
 def _source(plan: Plan, opened: Opened) -> Iterator[Tensor]:

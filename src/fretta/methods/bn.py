@@ -50,5 +50,8 @@ class BN(Method):
         with mixed_statistics(model.net, self.alpha):
             return model(x)
 
+    def batch_share(self) -> float:
+        return self.alpha
+
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         return self.forward(model, x)

@@ -96,6 +96,7 @@ class EATA(ETA):
     key = "eata"
     summary = "eta, held near the source by Fisher information"
     needs = frozenset({Need.NORM, Need.SOURCE})
+    without_source = "'eta' is the same method without its anchor"
 
     fisher_alpha: float = AUTO  # α
     fisher_size: int = 2000  # source samples to measure on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 
@@ -202,14 +202,19 @@ class Classifier:
         return list(self.adapted.values())
 
     def remember(self) -> None:
-        """Take today's values of the adapted tensors, and of other buffers, as the first day."""
+        """Take the values of the adapted tensors, and of other buffers, as the initial state."""
         self.origin = copy_tensors(self.adapted)
         self._first_buffers = copy_tensors(self._buffers())
 
     def restore(self) -> None:
-        """Back to the first day, bit for bit."""
+        """Back to the initial state, bit for bit."""
         put_back(self.adapted, self.origin)
         put_back(self._buffers(), self._first_buffers)
+
+    def apply_to_initial(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Do to the initial values what was done to the module (a move to another device)."""
+        self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
+        self._first_buffers = {name: fn(tensor) for name, tensor in self._first_buffers.items()}
 
     def _buffers(self) -> dict[str, Tensor]:
         """All buffers but the statistics of norm layers, which never move here.
@@ -220,7 +225,7 @@ class Classifier:
         return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
 
     def moved_buffers(self) -> dict[str, Tensor]:
-        """The buffers that are not what they were on the first day."""
+        """The buffers that are not what they were at first."""
         first = self._first_buffers
         moved = {n: b for n, b in self._buffers().items() if not torch.equal(b, first[n])}
         return copy_tensors(moved)
@@ -234,6 +239,11 @@ class Classifier:
         """Any floating-point parameter or buffer: it tells device and dtype."""
         tensors = chain(self.net.parameters(), self.net.buffers())
         return next((t for t in tensors if t.is_floating_point()), None)
+
+    @property
+    def device(self) -> torch.device:
+        example = self.example()
+        return torch.device("cpu") if example is None else example.device
 
     def has_batch_norm(self) -> bool:
         return any(is_batch_norm(m) for m in self.net.modules())
