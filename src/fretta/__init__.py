@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import errors, estimate, export, methods, models
     from .adapter import Adapter
     from .api import adapt
+    from .evaluation import evaluate
     from .guard import Guard
     from .health import Health
     from .method import GradientMethod, Method, Need
@@ -30,6 +31,7 @@ __all__ = [
     "adapt",
     "errors",
     "estimate",
+    "evaluate",
     "export",
     "list_methods",
     "methods",
@@ -47,6 +49,7 @@ _HOME = {
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",
+    "evaluate": ".evaluation",
     "list_methods": ".methods",
     "redundancy": ".parts.redundancy",
 }
