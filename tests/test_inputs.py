@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -102,13 +104,58 @@ class Wrapped(nn.Module):
         return self.output(self.net(x))
 
 
+class Output:
+    """As Hugging Face returns it."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+@dataclass
+class Answer:
+    scores: Tensor
+    loss: Tensor | None = None
+
+
+Pair = namedtuple("Pair", "scores hidden")
+
+LOGITS_SOMEWHERE = [
+    Output,
+    Answer,
+    lambda y: {"logits": y, "aux": y},
+    lambda y: {"out": y, "loss": y.mean(), "attention": y[:, None, None]},
+    lambda y: {"out": y, "features": y @ torch.ones(CLASSES, 3)},
+    lambda y: [y],
+    lambda y: (y.mean(), y),
+    lambda y: Pair(y, y),
+]
+
+
+@pytest.mark.parametrize("output", LOGITS_SOMEWHERE)
+def test_logits_are_found_in_what_a_model_returns(output: Any) -> None:
+    plain, inside = fretta.adapt(build("resnet-like"), "g-fret"), Wrapped(output).eval()
+    adapter = fretta.adapt(inside, "g-fret")
+    for x in batches(6, 6):
+        assert torch.equal(adapter(x), plain(x))
+    assert adapter.model.head_name == "net.fc"
+    module = adapter.export()
+    with torch.no_grad():
+        assert torch.equal(module(x), adapter.predict(x))
+    twin = fretta.adapt(inside, "g-fret")
+    twin.load_state_dict(adapter.state_dict())
+    with torch.no_grad():  # exported before it has seen a batch
+        assert torch.equal(twin.export()(x), adapter.predict(x))
+    assert list(adapter.export(statistics=[x]).state_dict()) == list(inside.state_dict())
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (lambda y: (y, y), r"tuple of 2 items.*self\.net\(x\)\[0\]"),
-        (lambda y: [y], r"list of 1 items"),
-        (lambda y: {"out": y, "aux": y}, r"dict with the keys \['aux', 'out'\].*\['logits'\]"),
-        (lambda y: "logits", r"returned a str"),
+        (lambda y: (y, y), r"tuple with 0: shape \(6, 5\), 1: shape \(6, 5\).*net\(x\)\[0\]"),
+        (lambda y: {"out": y, "aux": y}, r"'out': shape.*'aux': shape.*head='"),
+        (lambda y: {"pooler_output": y, "n": 3}, r"'pooler_output': shape \(6, 5\), 'n': a int"),
+        (lambda y: (), r"returned a tuple: no tensor"),
+        (lambda y: "logits", r"returned a str: no tensor"),
         (lambda y: y[:, :, None, None].expand(-1, -1, 4, 4), r"shape \(6, 5, 4, 4\)"),
         (lambda y: y[:, :1], r"shape \(6, 1\)"),
     ],
@@ -119,12 +166,21 @@ def test_outputs_that_are_not_logits(output: Any, message: str) -> None:
         adapter(GOOD)
 
 
-def test_objects_with_logits_work() -> None:
-    class Output:
-        def __init__(self, logits: Tensor) -> None:
-            self.logits = logits
+def test_a_named_head_tells_logits_from_features() -> None:
+    def both(y: Tensor) -> tuple[Tensor, Tensor]:
+        return y @ torch.ones(CLASSES, 7), y
 
-    assert fretta.adapt(Wrapped(Output), "g-fret")(GOOD).shape == (6, CLASSES)
+    with pytest.raises(ModelError, match="several tensors"):
+        fretta.adapt(Wrapped(both), "tent")(GOOD)
+    expected = fretta.adapt(build("resnet-like"), "tent")(GOOD)
+    assert torch.equal(fretta.adapt(Wrapped(both), "tent", head="net.fc")(GOOD), expected)
+
+
+def test_the_place_of_the_logits_is_looked_for_once() -> None:
+    """A side output that happens to have as many rows as a later batch changes nothing."""
+    adapter = fretta.adapt(Wrapped(lambda y: (y, torch.zeros(4, 4))), "bn")
+    assert adapter(GOOD).shape == (6, CLASSES)
+    assert adapter(GOOD[:4]).shape == (4, CLASSES)
 
 
 class TwoHeads(nn.Module):

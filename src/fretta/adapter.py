@@ -301,6 +301,9 @@ class Adapter:
                      these images. The module then works on single images, and its state_dict has
                      exactly the keys of the model that was given, ready for safetensors.
 
+        The module returns the (N, C) logits, as `predict` does, also where the model that was
+        given returns them in a dict, a tuple or an object (a forward hook takes them out).
+
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
         """
@@ -418,6 +421,7 @@ class Adapter:
             "hyperparameters": self.hyperparameters,
             "classes": self.classes,
             "head": self.model.head_name,
+            "place": self.model.place,
         }
         if self.ready:
             state["adapted"] = copy_tensors(self.model.adapted)
@@ -458,6 +462,7 @@ class Adapter:
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
             self.model.head_name = self.model.head_name or state["head"]
+            self.model.place = state.get("place")
             put_back(self.model.adapted, state["adapted"])
             self.model.load_buffers(state["buffers"])
             example = self.model.example()
