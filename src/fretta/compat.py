@@ -1,4 +1,4 @@
-"""Let torchvision, timm and transformers import beside a torch build without torchvision's operators.
+"""Let torchvision, and timm with it, import beside a torch build that lacks its operators.
 
 torchvision's wheels are built against CUDA torch. Beside a CPU build their operator library does
 not load and `import torchvision` stops at `operator torchvision::nms does not exist`, because fake

@@ -136,13 +136,18 @@ class Method:
 
 @dataclasses.dataclass
 class GradientMethod(Method):
-    """A method that takes optimiser steps: what all of them can be told."""
+    """A method that takes optimizer steps.
+
+    lr          learning rate
+    optimizer   "adam" or "sgd"
+    momentum    of SGD; β1 of Adam
+    """
 
     passes: ClassVar[str] = "1F+1B"
 
     lr: float = 1e-3
     optimizer: OptimizerName = "adam"
-    momentum: float = 0.9  # of SGD; β1 of Adam
+    momentum: float = 0.9
 
     def check(self) -> None:
         super().check()

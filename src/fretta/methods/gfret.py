@@ -39,7 +39,37 @@ CHOICES = {
 
 @dataclass
 class GFRET(GradientMethod):
-    """Separate what features say by themselves from what they repeat; leave the latter behind."""
+    """Separate what features say by themselves from what they repeat; leave the latter behind.
+
+    lr        learning rate
+    variant   "paper" follows the equations, "released" the published code
+    lam       λ: weight of the prediction loss L_P beside the representation loss L_R
+    k1        K1: supports kept per class, whose mean is the class center c_j
+    k2        K2: share of the batch that is learned from, by lowest entropy
+    mask      M: the entries of the feature graph that are not redundant, a symmetric (d, d)
+              matrix; None is the identity: what a feature says by itself
+
+    Parts of the loss, on or off, as in the paper's ablation:
+
+    l_r_a     L_R(A): R_A against the centers of the other classes
+    l_r_r     L_R(R): R_A against the redundant representation R_R
+    l_p_a     L_P(A): entropy of the prediction from R_A
+    l_p_r     L_P(R): negative learning from the prediction from R_R
+
+    Where the released code computes something else than the paper, one by one; None is as the
+    variant says:
+
+    graph                feature graph G_F of Z as it is ("raw") or of its unit columns ("unit")
+    centres              c_j: "mean" of the supports, or "sum" of unit supports and the head's row
+    selection            K2 as a "count" of samples, or as a "quantile" of their entropy
+    similarity           to the centers, for ŷ: "cosine", or the product of "l1"-unit vectors
+    filters              the selection holds for "both" losses, or for the "prediction" loss
+    entropy_of           entropy of the "logits", or of the "softmax" of the softmax
+    negative             "cross": cross-entropy of P_R to 1 - P_A; "kl": a KL divergence
+    redundant_gradient   whether L_P also moves P_R
+
+    optimizer, momentum: see GradientMethod.
+    """
 
     key = "g-fret"
     summary = "contrast features with their redundant part"
@@ -48,16 +78,15 @@ class GFRET(GradientMethod):
 
     lr: float = 1e-4
     variant: str = "paper"
-    lam: float = AUTO  # λ: weight of L_P
-    k1: int = 100  # K1: supports kept per class
-    k2: float = 0.95  # K2: share of the batch, by lowest entropy
-    mask: Any = None  # M: symmetric (d, d); None is the identity
-    # the four parts of the loss, as in the paper's ablation
-    l_r_a: bool = True  # L_R(A): against the other centres
-    l_r_r: bool = True  # L_R(R): against the redundant representation
-    l_p_a: bool = True  # L_P(A): entropy
-    l_p_r: bool = True  # L_P(R): negative learning
-    # paper or released, one by one: see CHOICES
+    lam: float = AUTO
+    k1: int = 100
+    k2: float = 0.95
+    mask: Any = None
+    l_r_a: bool = True
+    l_r_r: bool = True
+    l_p_a: bool = True
+    l_p_r: bool = True
+    # see CHOICES
     graph: str = AUTO
     centres: str = AUTO
     selection: str = AUTO

@@ -17,7 +17,10 @@ from ..parts.optim import update
 
 @dataclass
 class Tent(GradientMethod):
-    """Make each prediction more confident by updating only scale and shift."""
+    """Make each prediction more confident by updating only scale and shift.
+
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tent"
     summary = "entropy minimisation of scale and shift"
