@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ConfigError, FrettaWarning, HeadError, InputError, ModelError, NeedError
+from fretta.errors import (
+    ConfigError,
+    FrettaWarning,
+    HeadError,
+    InputError,
+    ModelError,
+    NeedError,
+    SmallBatchWarning,
+)
 from nets import CLASSES, batches, build, same
 
 GOOD = batches(6)[0]
@@ -90,6 +99,44 @@ def test_s_fret_does_not_step_on_a_batch_of_one() -> None:
     assert same(adapter.state_dict()["adapted"], before["adapted"])
     adapter(GOOD)
     assert not same(adapter.state_dict()["adapted"], before["adapted"])
+
+
+def small_batch_warnings(adapter: fretta.Adapter, *sizes: int) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for x in batches(*sizes):
+            adapter(x)
+    return [str(w.message) for w in caught if w.category is SmallBatchWarning]
+
+
+@pytest.mark.parametrize("key", ["bn", "tent", "g-fret", "tsd"])
+def test_small_batches_are_warned_of_once(key: str) -> None:
+    (said,) = small_batch_warnings(fretta.adapt(build("resnet-like"), key), 1, 1, 1)
+    for word in (key, "'bn' with alpha=0.25", "'source'"):
+        assert word in said
+    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 15)) == 1
+    # after larger ones, two in a row: no last batch of a stream
+    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 16, 8, 8, 8)) == 1
+    adapter = fretta.adapt(build("resnet-like"), key)
+    for x in batches(16, 1):
+        adapter(x)
+    with pytest.warns(SmallBatchWarning):
+        adapter.predict(x)
+
+
+def test_no_warning_where_small_batches_do_no_harm() -> None:
+    def said(net: str, key: str, *sizes: int, **more: Any) -> list[str]:
+        return small_batch_warnings(fretta.adapt(build(net), key, **more), *sizes)
+
+    assert not said("resnet-like", "tent", 16, 16, 3)  # a last one
+    assert not said("resnet-like", "tent", 16, 3, 16, 3, 16)  # the last ones of some domains
+    assert not said("resnet-like", "source", 1, 1)
+    assert not said("resnet-like", "bn", 1, 1, alpha=0.5)
+    assert not said("vit-like", "tent", 1, 1)
+    resumed, first = (fretta.adapt(build("resnet-like"), "tent") for _ in range(2))
+    first(batches(16)[0])
+    resumed.load_state_dict(first.state_dict())
+    assert not small_batch_warnings(resumed, 5)
 
 
 # ---- models ------------------------------------------------------------------------------------

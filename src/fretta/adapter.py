@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from .checks import (
+    NOISY_SHARE,
+    SMALL_BATCH,
     caution_probabilities,
+    caution_small_batch,
     check_needs,
     checked_batch,
     private_copy,
@@ -91,6 +94,8 @@ class Adapter:
         self._keeper: Keeper | None = None
         self._health: Health | None = None
         self._left: tuple[Tensor, Tensor] | None = None  # logits and a few images of the last batch
+        self._was_small: bool | None = None  # the batch before; None: there was none
+        self._warned_of_size = False
         self._batches, self._inplace, self._backend = 0, inplace, compile
         # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
         net = getattr(model, "_orig_mod", model)
@@ -134,6 +139,7 @@ class Adapter:
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
             x = checked_batch(x, self.model)
             self._prepare(x)
+            self._look_at_size(x)
             if self.episodic:
                 self.first_day()
             keeper = self._watching(x)
@@ -173,6 +179,7 @@ class Adapter:
         with torch.inference_mode(False), torch.no_grad():
             x = checked_batch(x, self.model)
             self._prepare(x)
+            self._look_at_size(x)
             if self.safe:
                 return self.source_forward(x)
             return self.method.forward(self.model, x)
@@ -217,6 +224,18 @@ class Adapter:
         with torch.inference_mode(False):
             self.model.restore()
             self.method.start(self.model)
+
+    def _look_at_size(self, x: Tensor) -> None:
+        """Warn once of batches too small for batch statistics; not of a last one, which is alone
+        in being small."""
+        if self._warned_of_size:
+            return
+        share = self.method.batch_share
+        small = len(x) < SMALL_BATCH and share > NOISY_SHARE and self.model.uses_batch_statistics()
+        if small and self._was_small is not False:
+            self._warned_of_size = True
+            caution_small_batch(x, self.method)
+        self._was_small = small
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -318,7 +337,7 @@ class Adapter:
                 " batches, or None"
             )
         images = None if statistics is None or isinstance(statistics, str) else statistics
-        alpha = float(getattr(self.method, "alpha", 1.0)) if self.method.key == "bn" else 1.0
+        alpha = self.method.batch_share
         own = type(self.method).forward is not Method.forward
         if own and self.method.key != "bn" and not self.safe:
             raise ConfigError(
@@ -470,6 +489,7 @@ class Adapter:
             for name, current in self.running().items():
                 setattr(self.method, name, revive(current, state["running"][name], device))
             self._health = self._left = None
+            self._was_small = False
             if "watch" in state and (self.guard is not None or self.callbacks):
                 if self._keeper is None:
                     self._hire()

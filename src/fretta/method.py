@@ -117,6 +117,11 @@ class Method:
         return {k: _plain(v) for k, v in values.items()}
 
     @property
+    def batch_share(self) -> float:
+        """Weight of the batch, beside the source, in the statistics of test BN."""
+        return 1.0
+
+    @property
     def pass_rate(self) -> float | None:
         """The share of the last batch that passed the method's filters; None without filters."""
         kept = getattr(self, "kept", None)

@@ -32,6 +32,10 @@ class BN(Method):
 
     alpha: float = 1.0
 
+    @property
+    def batch_share(self) -> float:
+        return self.alpha
+
     def check(self) -> None:
         super().check()
         if not 0 <= self.alpha <= 1:

@@ -65,7 +65,7 @@ class Classifier:
     # ---- forward -----------------------------------------------------------------------------
 
     def __call__(self, x: Tensor) -> Tensor:
-        if len(x) == 1 and self._batch_norms_train():
+        if len(x) == 1 and self.uses_batch_statistics():
             with source_statistics_for_single_values(self.net) as fallen:
                 logits = self._forward(x)
             self._warn_of_fallback(fallen)
@@ -255,7 +255,7 @@ class Classifier:
     def has_batch_norm(self) -> bool:
         return any(is_batch_norm(m) for m in self.net.modules())
 
-    def _batch_norms_train(self) -> bool:
+    def uses_batch_statistics(self) -> bool:
         return any(m.training for m in self.net.modules() if is_batch_norm(m))
 
     def _warn_of_fallback(self, fallen: list[str]) -> None:
