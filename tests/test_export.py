@@ -159,3 +159,31 @@ def test_onnx_predicts_alike(net: str, tmp_path: Path) -> None:
         with torch.no_grad():
             expected = module(other)
         assert (torch.from_numpy(logits) - expected).abs().max() <= 1e-3 * expected.abs().max()
+
+
+class Dict(nn.Module):
+    """The digits model as part of an object that returns more than logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = load_source("digits")[0]
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.net(x), "other": torch.zeros(6, 6)}
+
+
+@tracing
+@pytest.mark.slow
+def test_a_model_that_returns_a_dict_is_exported_as_logits(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    a = fretta.adapt(Dict().eval(), "tent")
+    for x in batches(6, 6):
+        a(x)
+    module = a.export(statistics=batches(16))
+    other = batches(3, seed=2)[0]
+    with torch.no_grad():
+        expected = module(other)
+        assert torch.allclose(to_program(module, x).module()(other), expected, atol=1e-4)
+    path = to_onnx(module, x, tmp_path / "model.onnx")
+    (logits,) = onnxruntime.InferenceSession(str(path)).run(None, {"images": other.numpy()})
+    assert (torch.from_numpy(logits) - expected).abs().max() <= 1e-3 * expected.abs().max()

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, estimate, export, methods, models
+    from . import (
+        compat,
+        corruptions,
+        errors,
+        estimate,
+        export,
+        guard,
+        health,
+        methods,
+        models,
+        streams,
+    )
     from .adapter import Adapter
     from .api import adapt
     from .evaluation import evaluate
@@ -29,17 +41,23 @@ __all__ = [
     "Need",
     "__version__",
     "adapt",
+    "compat",
+    "corruptions",
     "errors",
     "estimate",
     "evaluate",
     "export",
+    "guard",
+    "health",
     "list_methods",
     "methods",
     "models",
     "redundancy",
+    "streams",
 ]
 
-# Names are loaded when they are first used: commands that only read results never load torch.
+# Names and submodules are loaded when they are first used: commands that only read results never
+# load torch.
 _HOME = {
     "Adapter": ".adapter",
     "Compute": ".parts.compute",
@@ -58,7 +76,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name], __name__), name)
-    elif name in __all__:
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
         value = import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from .checks import (
+    NOISY_SHARE,
+    SMALL_BATCH,
     caution_probabilities,
+    caution_small_batch,
     check_needs,
     checked_batch,
     private_copy,
@@ -82,6 +85,8 @@ class Adapter(nn.Module):
         self._keeper: Keeper | None = None
         self._health: Health | None = None
         self._left: tuple[Tensor, Tensor] | None = None  # logits and a few images of the last batch
+        self._was_small: bool | None = None  # the batch before; None: there was none
+        self._warned_of_size = False
         self._batches, self._inplace = 0, inplace
         # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
         net = getattr(model, "_orig_mod", model)
@@ -120,6 +125,7 @@ class Adapter(nn.Module):
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
             x = checked_batch(x, self.model)
             self._prepare(x)
+            self._look_at_size(x)
             every = 1 if self.method.episodic else self.method.reset_every
             if every is not None and self._batches % every == 0:
                 self.restart()
@@ -160,6 +166,7 @@ class Adapter(nn.Module):
         with torch.inference_mode(False), torch.no_grad():
             x = checked_batch(x, self.model)
             self._prepare(x)
+            self._look_at_size(x)
             if self.safe:
                 return self.source_forward(x)
             return self.method.forward(self.model, x)
@@ -204,6 +211,19 @@ class Adapter(nn.Module):
         with torch.inference_mode(False):
             self.model.restore()
             self.method.start(self.model)
+
+    def _look_at_size(self, x: Tensor) -> None:
+        """Warn once of batches too small for batch statistics; not of a last one, which is alone
+        in being small."""
+        if self._warned_of_size:
+            return
+        share = self.method.batch_share
+        noisy = share is None or share > NOISY_SHARE
+        small = len(x) < SMALL_BATCH and noisy and self.model.uses_batch_statistics()
+        if small and self._was_small is not False:
+            self._warned_of_size = True
+            caution_small_batch(x, self.method)
+        self._was_small = small
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -297,6 +317,9 @@ class Adapter(nn.Module):
                      these images. The module then works on single images, and its state_dict has
                      exactly the keys of the model that was given, ready for safetensors.
 
+        The module returns the (N, C) logits, as `predict` does, also where the model that was
+        given returns them in a dict, a tuple or an object (a forward hook takes them out).
+
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
         """
@@ -311,7 +334,7 @@ class Adapter(nn.Module):
                 " batches, or None"
             )
         images = None if statistics is None or isinstance(statistics, str) else statistics
-        share = 1.0 if self.safe else self.method.batch_share()
+        share = 1.0 if self.safe else self.method.batch_share
         if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
@@ -437,6 +460,7 @@ class Adapter(nn.Module):
             "classes": self.classes,
             "head": self.model.head_name,
             "batches": self._batches,
+            "place": self.model.place,
         }
         if self.ready:
             state["adapted"] = copy_tensors(self.model.adapted)
@@ -480,6 +504,7 @@ class Adapter(nn.Module):
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
             self.model.head_name = self.model.head_name or state["head"]
+            self.model.place = state.get("place")
             put_back(self.model.adapted, state["adapted"])
             self.model.load_buffers(state["buffers"])
             for name, current in self.running().items():
@@ -487,6 +512,7 @@ class Adapter(nn.Module):
                 setattr(self.method, name, revive(current, saved, self.model.device))
             self._health = self._left = None
             self._batches = state.get("batches", 0)
+            self._was_small = False
             if "watch" in state and (self.guard is not None or self._callbacks):
                 if self._keeper is None:
                     self._hire()

@@ -49,7 +49,13 @@ class Method:
         step        every batch    predict, and learn from having predicted; returns logits
 
     No label, config object, logger, timer or data set name can reach a method: none is in the
-    signature.
+    signature. Every method has the fields
+
+    steps        updates per batch
+    episodic     forget after every batch
+    predict      logits of the forward "before" the update or of one "after" it; None is what
+                 the paper does
+    reset_every  begin again after so many batches; None: never
     """
 
     key: ClassVar[str] = ""
@@ -63,10 +69,10 @@ class Method:
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
 
-    steps: int = 1  # updates per batch
-    episodic: bool = False  # forget after every batch
-    predict: Timing | None = None  # logits "before" or "after" the update; None: as the paper does
-    reset_every: int | None = None  # begin again after so many batches
+    steps: int = 1
+    episodic: bool = False
+    predict: Timing | None = None
+    reset_every: int | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -111,8 +117,9 @@ class Method:
         """Predict only. Nothing may change."""
         return model(x)
 
+    @property
     def batch_share(self) -> float | None:
-        """Share of the batch in the statistics `forward` normalizes by, for an export.
+        """Weight of the batch, beside the source, in the statistics of test BN.
 
         None where `forward` does more than one forward of the model.
         """
@@ -164,6 +171,10 @@ class GradientMethod(Method):
 
     A subclass writes `step`, which ends in `self.update(loss)`. One that adapts something else
     overrides `configure`; one that keeps more running state extends `start`.
+
+    lr          learning rate
+    optimizer   "adam" or "sgd"
+    momentum    of SGD; β1 of Adam
     """
 
     passes: ClassVar[str] = "1F+1B"
@@ -171,7 +182,7 @@ class GradientMethod(Method):
 
     lr: float = 1e-3
     optimizer: OptimizerName = "adam"
-    momentum: float = 0.9  # of SGD; β1 of Adam
+    momentum: float = 0.9
 
     def check(self) -> None:
         super().check()

@@ -107,6 +107,13 @@ class Record:
     provenance: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
+    def __repr__(self) -> str:
+        score = f", accuracy {self.overall['accuracy']:.1%}" if "accuracy" in self.overall else ""
+        return (
+            f"<Record {self.key}: {self.run['method']} on {self.run['data'].get('name')},"
+            f" seed {self.run['seed']}, {self.status}{score}>"
+        )
+
     def to_bytes(self) -> bytes:
         """The file: canonical JSON whose last entry is the digest of all before it."""
         body = canonical({"format": FORMAT, **asdict(self)}).encode()

@@ -25,15 +25,21 @@ from ..parts.optim import none_kept
 
 @dataclass
 class ETA(GradientMethod):
-    """Minimise the entropy of samples that are reliable and not redundant."""
+    """Minimise the entropy of samples that are reliable and not redundant.
+
+    variant    "paper" follows the equations, "released" the published code
+    e_margin   E0 as a fraction of ln C: reliable is an entropy below it
+    d_margin   ε: a sample is redundant if its cosine to the mean prediction reaches it
+    lr, optimizer, momentum: see GradientMethod. None is what the variant and the classes imply.
+    """
 
     key = "eta"
     summary = "entropy of reliable, non-redundant samples"
     variants = ("paper", "released")
 
     variant: str = "paper"
-    e_margin: float = AUTO  # E0 as a fraction of ln C
-    d_margin: float = AUTO  # ε: a sample is redundant if its cosine to the mean reaches it
+    e_margin: float = AUTO
+    d_margin: float = AUTO
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         if self.variant == "released":  # one setting, made for 1000 classes, used for all
@@ -91,15 +97,20 @@ class ETA(GradientMethod):
 
 @dataclass
 class EATA(ETA):
-    """ETA, held near the source parameters by their Fisher information."""
+    """ETA, held near the source parameters by their Fisher information.
+
+    fisher_alpha   α: weight of the anchor
+    fisher_size    source images to measure the Fisher information on
+    variant, e_margin, d_margin: see ETA. lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "eata"
     summary = "eta, held near the source by Fisher information"
     needs = frozenset({Need.NORM, Need.SOURCE})
     without_source = "'eta' is the same method without its anchor"
 
-    fisher_alpha: float = AUTO  # α
-    fisher_size: int = 2000  # source samples to measure on
+    fisher_alpha: float = AUTO
+    fisher_size: int = 2000
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         large = self.variant == "released" or classes > 100

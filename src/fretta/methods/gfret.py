@@ -29,15 +29,16 @@ from .gfret_released import CHOICES, Switches, switched_step
 class GFRET(Switches):
     """Separate what features say by themselves from what they repeat; leave the latter behind.
 
-    lr, optimizer, momentum   of the update of scale and shift
-    variant  "paper": the equations; "released": the code that came with the paper
-    lam      λ, weight of the prediction loss L_P (eq. 9); 0.01 in the paper form, 100 released
-    k1       K1, supports kept per class for the centers (eq. 7)
-    k2       K2, share of the batch that is kept, by lowest entropy
-    mask     M, symmetric (d, d), splits the feature graph (eq. 3); None is the identity
+    lr        learning rate
+    variant   "paper" follows the equations, "released" the published code
+    lam       λ: weight of the prediction loss L_P beside the representation loss L_R
+    k1        K1: supports kept per class, whose mean is the class center c_j
+    k2        K2: share of the batch that is learned from, by lowest entropy
+    mask      M: the entries of the feature graph that are not redundant, a symmetric (d, d)
+              matrix; None is the identity: what a feature says by itself
 
-    l_r_a, l_r_r, l_p_a, l_p_r switch off one part of the loss, as in the paper's ablation. The
-    others choose, one by one, between paper and released code: see CHOICES.
+    See Switches for the ablations and the choices of the released code, GradientMethod for
+    optimizer and momentum.
     """
 
     key = "g-fret"
@@ -47,10 +48,10 @@ class GFRET(Switches):
 
     lr: float = 1e-4
     variant: str = "paper"
-    lam: float = AUTO  # λ
-    k1: int = 100  # K1
-    k2: float = 0.95  # K2
-    mask: Any = None  # M
+    lam: float = AUTO
+    k1: int = 100
+    k2: float = 0.95
+    mask: Any = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         column = self.variants.index(self.variant)

@@ -39,14 +39,32 @@ CHOICES = {
 
 @dataclass
 class Switches(GradientMethod):
-    """The fields that lead away from the paper's form."""
+    """What leads away from the paper's form.
 
-    # the four parts of the loss, as in the paper's ablation
-    l_r_a: bool = True  # L_R(A): against the other centers
-    l_r_r: bool = True  # L_R(R): against the redundant representation
-    l_p_a: bool = True  # L_P(A): entropy
-    l_p_r: bool = True  # L_P(R): negative learning
-    # paper or released, one by one: see CHOICES
+    Parts of the loss, on or off, as in the paper's ablation:
+
+    l_r_a     L_R(A): R_A against the centers of the other classes
+    l_r_r     L_R(R): R_A against the redundant representation R_R
+    l_p_a     L_P(A): entropy of the prediction from R_A
+    l_p_r     L_P(R): negative learning from the prediction from R_R
+
+    Where the released code computes something else than the paper, one by one; None is as the
+    variant says:
+
+    graph                feature graph G_F of Z as it is ("raw") or of its unit columns ("unit")
+    centres              c_j: "mean" of the supports, or "sum" of unit supports and the head's row
+    selection            K2 as a "count" of samples, or as a "quantile" of their entropy
+    similarity           to the centers, for ŷ: "cosine", or the product of "l1"-unit vectors
+    filters              the selection holds for "both" losses, or for the "prediction" loss
+    entropy_of           entropy of the "logits", or of the "softmax" of the softmax
+    negative             "cross": cross-entropy of P_R to 1 - P_A; "kl": a KL divergence
+    redundant_gradient   whether L_P also moves P_R
+    """
+
+    l_r_a: bool = True
+    l_r_r: bool = True
+    l_p_a: bool = True
+    l_p_r: bool = True
     graph: str = AUTO
     centres: str = AUTO
     selection: str = AUTO

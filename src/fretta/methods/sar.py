@@ -24,7 +24,15 @@ from ..parts.optim import OptimizerName, ascended, descend
 
 @dataclass
 class SAR(GradientMethod):
-    """Minimise the entropy of reliable samples at a flat minimum; start over on collapse."""
+    """Minimise the entropy of reliable samples at a flat minimum; start over on collapse.
+
+    lr                of SGD
+    variant           "paper" follows the equations, "released" the published code
+    e_margin          E0 as a fraction of ln C: reliable is an entropy below it
+    rho               ρ: radius of the ascent
+    reset_threshold   e_m in nats: a moving average of the entropy below it means collapse
+    optimizer, momentum: see GradientMethod. None is what the variant and the classes imply.
+    """
 
     key = "sar"
     summary = "sharpness-aware entropy, with recovery"
@@ -34,9 +42,9 @@ class SAR(GradientMethod):
     lr: float = 5e-3  # measured: nowhere worse than 1e-3 (docs/evidence.md)
     optimizer: OptimizerName = "sgd"
     variant: str = "paper"
-    e_margin: float = AUTO  # E0 as a fraction of ln C
-    rho: float = 0.05  # ρ: radius of the ascent
-    reset_threshold: float = AUTO  # e_m in nats: a moving average below it means collapse
+    e_margin: float = AUTO
+    rho: float = 0.05
+    reset_threshold: float = AUTO
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         share = math.log(classes) / math.log(1000)

@@ -19,7 +19,11 @@ from ..parts.redundancy import redundancy
 
 @dataclass
 class SFRET(GradientMethod):
-    """Make the features of a batch share less with each other."""
+    """Make the features of a batch share less with each other.
+
+    variant   "paper" follows the equations, "released" the published code
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "s-fret"
     summary = "minimise the redundancy of the features"

@@ -20,7 +20,16 @@ from ..parts.replay import ReplayBuffer
 
 @dataclass
 class TEA(GradientMethod):
-    """Lower the energy of test images against samples drawn from the model itself."""
+    """Lower the energy of test images against samples drawn from the model itself.
+
+    sgld_steps    steps that draw a sample
+    sgld_lr       step size along the gradient
+    sgld_std      noise of each step
+    buffer_size   samples kept to begin from
+    reinit        share of samples that begin from noise
+    seed          of noise and choice
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tea"
     summary = "energy of images against samples of the model"
@@ -28,10 +37,10 @@ class TEA(GradientMethod):
     timing = "after"
 
     sgld_steps: int = 20
-    sgld_lr: float = 0.1  # step size along the gradient
-    sgld_std: float = 0.01  # noise of each step
+    sgld_lr: float = 0.1
+    sgld_std: float = 0.01
     buffer_size: int = 10_000
-    reinit: float = 0.05  # share of samples that begin from noise
+    reinit: float = 0.05
     seed: int = 0
 
     def check(self) -> None:

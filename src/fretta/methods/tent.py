@@ -16,7 +16,10 @@ from ..parts.losses import entropy
 
 @dataclass
 class Tent(GradientMethod):
-    """Make each prediction more confident by updating only scale and shift."""
+    """Make each prediction more confident by updating only scale and shift.
+
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tent"
     summary = "entropy minimisation of scale and shift"

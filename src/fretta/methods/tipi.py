@@ -22,7 +22,16 @@ from ..parts.random import seeded
 
 @dataclass
 class TIPI(GradientMethod):
-    """Make predictions invariant to the small perturbation that changes them most."""
+    """Make predictions invariant to the small perturbation that changes them most.
+
+    variant           "paper" follows the equations, "released" the published code
+    epsilon           ε: size of the perturbation, in pixels scaled to [0, 1]
+    tent_coeff        weight of the entropy of the clean prediction
+    std               of the preprocessing, to turn pixels into inputs; None: as the model knows it
+    reference_batch   `lr` holds for this many samples; B samples use lr · B / 128
+    seed              of the random start
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tipi"
     summary = "invariance to adversarial perturbations"
@@ -31,11 +40,11 @@ class TIPI(GradientMethod):
     variants = ("paper", "released")
 
     variant: str = "paper"
-    epsilon: float = 2 / 255  # ε in pixels scaled to [0, 1]
-    tent_coeff: float = 0.0  # weight of the entropy of the clean prediction
-    std: float | Sequence[float] | None = None  # of the preprocessing, to turn pixels into inputs
-    reference_batch: int = 128  # `lr` holds for this many samples; B samples use lr · B / 128
-    seed: int = 0  # of the random start
+    epsilon: float = 2 / 255
+    tent_coeff: float = 0.0
+    std: float | Sequence[float] | None = None
+    reference_batch: int = 128
+    seed: int = 0
 
     def check(self) -> None:
         super().check()

@@ -23,7 +23,13 @@ from ..parts.random import drawing_from, seeded
 
 @dataclass
 class TSD(GradientMethod):
-    """Pull each prediction towards the prototypes of a bank of confident embeddings."""
+    """Pull each prediction towards the prototypes of a bank of confident embeddings.
+
+    variant   "paper" follows the equations, "released" the published code
+    k1        supports kept per class
+    seed      of the dropout that train mode turns on (released)
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tsd"
     summary = "self-distillation from prototypes, all parameters"
@@ -32,8 +38,8 @@ class TSD(GradientMethod):
 
     lr: float = 1e-4
     variant: str = "paper"
-    k1: int = 100  # supports kept per class
-    seed: int = 0  # of the dropout that train mode turns on (released)
+    k1: int = 100
+    seed: int = 0
 
     def check(self) -> None:
         super().check()
