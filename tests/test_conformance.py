@@ -14,7 +14,7 @@ import fretta
 from fretta.errors import FrettaError, NeedError
 from fretta.method import Method, Need
 from fretta.methods import REGISTRY
-from nets import BUILDERS, CLASSES, batches, build, same, snapshot
+from nets import BUILDERS, CLASSES, TIGHT, batches, build, same, snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 
@@ -166,19 +166,26 @@ def test_a_batch_that_is_filtered_out_changes_nothing(key: str) -> None:
 @every_case
 @pytest.mark.parametrize("net", ["resnet-like", "group-norm", "timm-efficientnet"])
 def test_channels_last(net: str, key: str, variant: str | None) -> None:
-    """Input and model in channels-last: no crash, and the same numbers up to rounding."""
-    more = {"lr": 1e-4} if REGISTRY[key].gradient else {}
-    plain = adapter(net, key, variant, **more)
-    model = build(net).to(memory_format=torch.channels_last)
-    other = fretta.adapt(model, key, **settings(key, variant, **more))
-    for x in batches(12, 12, size=64):  # enough values per channel that variances are well defined
-        out = other(x.to(memory_format=torch.channels_last))
-        # sign() of a gradient and SGLD amplify rounding; there only finiteness is promised
-        if key in ("tipi", "tea"):
-            assert torch.isfinite(out).all()
-        else:
-            expected = plain(x)
-            assert (out - expected).abs().max() <= 1e-2 * expected.abs().max()
+    """A model and images in channels-last: no crash, and the same numbers.
+
+    The numbers in float64: in float32 rounding tips filters, signs and the first step of Adam.
+    """
+    stream = batches(8, 8)
+    last = torch.channels_last
+    a = fretta.adapt(build(net).to(memory_format=last), key, **settings(key, variant))
+    assert all(torch.isfinite(a(x.to(memory_format=last))).all() for x in stream)
+
+    if (key, variant) == ("tipi", "released"):
+        return  # follows the sign of a gradient that is zero up to rounding
+    values = settings(key, variant, layout="contiguous")
+    if "source" in values:
+        values["source"] = [x.double() for x in values["source"]]
+    plain = fretta.adapt(build(net).double(), key, **values)
+    values["layout"] = "channels_last"
+    other = fretta.adapt(build(net).double().to(memory_format=last), key, **values)
+    for x in stream:
+        out = other(x.double().to(memory_format=last))
+        torch.testing.assert_close(out, plain(x.double()), atol=TIGHT, rtol=TIGHT)
 
 
 # ---- the class itself --------------------------------------------------------------------------

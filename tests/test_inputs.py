@@ -21,7 +21,7 @@ from fretta.errors import (
     NeedError,
     SmallBatchWarning,
 )
-from nets import CLASSES, batches, build, same
+from nets import CLASSES, TIGHT, batches, build, same
 
 GOOD = batches(6)[0]
 
@@ -269,10 +269,12 @@ def test_convolutional_heads() -> None:
     linear, conv = nn.Linear(4, 5), nn.Conv2d(4, 5, 1)
     conv.weight.data, conv.bias.data = linear.weight.data[:, :, None, None], linear.bias.data
     for key in ("g-fret", "s-fret", "tsd"):
-        as_conv = fretta.adapt(nn.Sequential(*body, pool, conv, nn.Flatten()), key)
-        as_linear = fretta.adapt(nn.Sequential(*body, pool, nn.Flatten(), linear), key)
+        as_conv = fretta.adapt(nn.Sequential(*body, pool, conv, nn.Flatten()).double(), key)
+        as_linear = fretta.adapt(nn.Sequential(*body, pool, nn.Flatten(), linear).double(), key)
         for x in batches(6, 6):
-            torch.testing.assert_close(as_conv(x), as_linear(x), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(
+                as_conv(x.double()), as_linear(x.double()), atol=TIGHT, rtol=TIGHT
+            )
     with pytest.raises(HeadError, match=r"shape \(2, 4, 30, 30\) enters the head '3'.*'tent'"):
         fretta.adapt(nn.Sequential(*body, conv, pool, nn.Flatten()), "g-fret", head="3")(GOOD)
 

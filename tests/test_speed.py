@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from fretta.bench import bench, count, floor_step, peak_bytes
 from fretta.errors import ConfigError, FrettaWarning
 from fretta.models import load
 from fretta.parts import compute, optim
-from nets import build
+from nets import TIGHT, batches, build, rounding_noise
 
 CPU = torch.device("cpu")
 PASSES = {
@@ -56,11 +58,13 @@ def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Ada
         settings["sgld_steps"] = 2
     if key in ("eta", "eata", "sar"):
         settings.setdefault("e_margin", 0.99)
-    source = [images(9)] if key == "eata" else None
+    net = net or confident_net()
+    dtype = next(net.parameters()).dtype
+    source = [images(9).to(dtype)] if key == "eata" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrettaWarning)
-        a = fretta.adapt(net or confident_net(), key, source=source, **settings)
-        a(images())
+        a = fretta.adapt(net, key, source=source, **settings)
+        a(images().to(dtype))
     return a
 
 
@@ -154,14 +158,18 @@ def test_in_place_the_weights_are_not_copied() -> None:
 # ---- layout --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["source", "bn", "tent", "s-fret", "g-fret", "sar", "tipi", "tea"])
+@pytest.mark.parametrize("key", ["source", "bn"])
 def test_the_layout_changes_rounding_only(key: str) -> None:
-    runs = []
-    for layout in ("contiguous", "channels_last"):
-        a = ready(key, compute=fretta.Compute(layout=layout))
-        runs.append(torch.stack([a(images(n)) for n in (1, 2)]))
-    scale = runs[0].abs().max()
-    assert (runs[0] - runs[1]).abs().max() < 2e-3 * scale
+    """What learns amplifies it: tests/test_conformance.py compares those in float64."""
+
+    def run(layout: str, net: nn.Module, stream: list[Tensor]) -> Tensor:
+        a = ready(key, net, compute=fretta.Compute(layout=layout))
+        return torch.stack([a(x) for x in stream])
+
+    net, stream = confident_net(), [images(1), images(2)]
+    plain = run("contiguous", net, stream)
+    change = (run("channels_last", net, stream) - plain).abs().max()
+    assert change <= 10 * rounding_noise(partial(run, "contiguous"), net, stream)
 
 
 def test_which_layout_is_chosen() -> None:
@@ -200,24 +208,32 @@ def test_precision_is_refused_where_it_would_crash(monkeypatch: pytest.MonkeyPat
 BFLOAT16 = """
 import torch, fretta
 from fretta.models import load
+from nets import batches, rounding_noise
+
 torch.manual_seed(0)
-net = load("cifar:resnet20", num_classes=10)
+net, stream = load("cifar:resnet20", num_classes=10), batches(16, 16)
 for key in ("bn", "tent", "g-fret"):
-    exact = fretta.adapt(net, key)
-    coarse = fretta.adapt(net, key, compute=fretta.Compute(precision="bfloat16"))
-    for n in range(2):
-        x = torch.randn(16, 3, 32, 32)
-        a, b = exact(x), coarse(x)
-    assert b.dtype is torch.float32
-    assert not torch.equal(a, b)
-    assert (a - b).abs().max() < 0.1 * a.abs().max(), key
+    def run(net, stream, precision=None):
+        a = fretta.adapt(net, key, compute=fretta.Compute(precision=precision))
+        return torch.stack([a(x) for x in stream])
+
+    exact, coarse = run(net, stream), run(net, stream, "bfloat16")
+    assert coarse.dtype is torch.float32
+    assert not torch.equal(exact, coarse)
+    noise = rounding_noise(run, net, stream, torch.bfloat16)
+    assert (exact - coarse).abs().max() <= 10 * noise, key
 """
 
 
 @pytest.mark.slow
 def test_bfloat16_stays_near() -> None:
     # without the matrix instructions that some virtual machines announce and cannot run
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
     command = [sys.executable, "-c", BFLOAT16]
     out = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert out.returncode == 0, out.stderr
@@ -230,13 +246,11 @@ def test_bfloat16_stays_near() -> None:
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.parametrize("key", ["tent", "g-fret"])
 def test_compiled_blocks_give_the_same_numbers(key: str) -> None:
-    torch.manual_seed(0)
-    net = build("resnet-like")
+    net = build("resnet-like").double()
     plain = fretta.adapt(net, key)
     compiled = fretta.adapt(net, key, compute=fretta.Compute(compile="aot_eager"))
-    for n in range(3):
-        x = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(n))
-        assert torch.allclose(plain(x), compiled(x), atol=1e-4)
+    for x in batches(6, 6, 6, size=16):
+        torch.testing.assert_close(plain(x.double()), compiled(x.double()), atol=TIGHT, rtol=TIGHT)
     assert compiled.adapted == plain.adapted
     assert compiled.health is not None
     assert not any(hasattr(m, "_orig_mod") for m in net.modules())

@@ -80,8 +80,8 @@ def caution_small_batch(x: Tensor, method: Method) -> None:
     warnings.warn(
         f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each batch,"
         f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches"
-        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source statistics, or"
-        " 'source'",
+        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source"
+        " statistics, or 'source'",
         SmallBatchWarning,
         stacklevel=4,
     )
