@@ -351,7 +351,8 @@ def test_a_model_that_changes_its_input_in_place() -> None:
     model = InPlace()
     for key in ("source", "g-fret", "sar", "tea"):
         values = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
-        adapter = fretta.adapt(model, key, steps=2, predict="before", layout="contiguous", **values)
+        how = fretta.Compute(layout="contiguous")
+        adapter = fretta.adapt(model, key, steps=2, predict="before", compute=how, **values)
         x = X.clone()
         out = adapter(x)
         assert torch.equal(x, X), "the caller's batch was changed"

@@ -177,7 +177,7 @@ def test_channels_last(net: str, key: str, variant: str | None) -> None:
 
     if (key, variant) == ("tipi", "released"):
         return  # follows the sign of a gradient that is zero up to rounding
-    values = settings(key, variant, layout="contiguous")
+    values = settings(key, variant, compute=fretta.Compute(layout="contiguous"))
     if "source" in values:
         values["source"] = [x.double() for x in values["source"]]
     plain = fretta.adapt(build(net).double(), key, **values)
