@@ -22,6 +22,7 @@ from .methods import REGISTRY, Source
 from .metrics import overall, per_domain
 from .metrics.rows import details
 from .models import load
+from .models.preprocessing import attach_preprocessing
 from .parts.redundancy import redundancy
 from .provenance import PeakMemory, provenance
 from .records import Job, Outcome, Record, Run
@@ -93,17 +94,16 @@ def open_stream(run: Run, root: str | None, workers: int = 0) -> Stream:
 
 def open_model(run: Run, weights: str | None) -> tuple[nn.Module, Preprocessing]:
     net = load(run.model["spec"], weights=weights, num_classes=run.model.get("num_classes"))
-    return net, Preprocessing.from_json(run.model["preprocessing"])
+    preprocessing = Preprocessing.from_json(run.model["preprocessing"])
+    attach_preprocessing(net, preprocessing)
+    return net, preprocessing
 
 
 def open_adapter(
     job: Job, net: nn.Module, preprocessing: Preprocessing, device: torch.device | str
 ) -> Adapter:
     run = job.run
-    settings = dict(run.hyperparameters)
-    if "std" in REGISTRY[run.method].field_names():  # TIPI: pixels to inputs, as the model is fed
-        settings.setdefault("std", list(preprocessing.std))
-    method = build_method(run.method, settings)
+    method = build_method(run.method, run.hyperparameters)
     source = None
     if Need.SOURCE in REGISTRY[run.method].needs and run.source is not None:
         # mixed: what is measured on them stops early and must have seen all source domains
