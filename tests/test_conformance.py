@@ -181,7 +181,7 @@ def test_channels_last(net: str, key: str, variant: str | None) -> None:
     if "source" in values:
         values["source"] = [x.double() for x in values["source"]]
     plain = fretta.adapt(build(net).double(), key, **values)
-    values["layout"] = "channels_last"
+    values["compute"] = fretta.Compute(layout="channels_last")
     other = fretta.adapt(build(net).double().to(memory_format=last), key, **values)
     for x in stream:
         out = other(x.double().to(memory_format=last))

@@ -217,9 +217,9 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
                 "--method",
                 "bn",
                 "--mean",
-                "1,2,3",
+                "1,2,x",
             ],
-            "source= brings its own ['mean']",
+            "--mean '1,2,x' is not a list of numbers",
         ),
         (
             [
@@ -237,7 +237,7 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
         ),
         (
             ["evaluate", "--model", "timm:resnet18", "--data", "digits", "--method", "bn"],
-            "mean, std, size",
+            "was never trained",
         ),
     ],
 )

@@ -24,6 +24,7 @@ from .methods import REGISTRY, Source
 from .metrics import overall, per_domain
 from .metrics.rows import details
 from .models import load
+from .models.preprocessing import attach_preprocessing
 from .parts.redundancy import redundancy
 from .provenance import PeakMemory, provenance
 from .records import Job, Outcome, Record, Run
@@ -92,7 +93,9 @@ def open_stream(run: Run, root: str | None, workers: int = 0) -> Stream:
 
 def open_model(run: Run, weights: str | None) -> tuple[nn.Module, Preprocessing]:
     net = load(run.model["spec"], weights=weights, num_classes=run.model.get("num_classes"))
-    return net, Preprocessing.from_json(run.model["preprocessing"])
+    preprocessing = Preprocessing.from_json(run.model["preprocessing"])
+    attach_preprocessing(net, preprocessing)
+    return net, preprocessing
 
 
 def open_adapter(
@@ -101,8 +104,6 @@ def open_adapter(
     run = job.run
     fields = Method.field_names()  # of every method: a case may set them for all of its methods
     settings = {k: v for k, v in run.adapter.items() if k in fields} | run.hyperparameters
-    if "std" in REGISTRY[run.method].field_names():  # TIPI: pixels to inputs, as the model is fed
-        settings.setdefault("std", list(preprocessing.std))
     method = build_method(run.method, settings)
     source = None
     if Need.SOURCE in REGISTRY[run.method].needs and run.source is not None:

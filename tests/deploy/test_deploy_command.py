@@ -72,7 +72,7 @@ def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
     save_images(tmp_path / "images", 6)
     line = ["adapt", "--model", "digits", "--data", str(tmp_path / "images"), "--device", "cpu"]
     done = CliRunner().invoke(app, [*line, "--out", str(tmp_path / "out")], catch_exceptions=False)
-    assert "images  squashed to 32×32 pixels" in done.output
+    assert "images  squash to 32×32" in done.output
     assert "labels  the card of the weights" in done.output
 
 

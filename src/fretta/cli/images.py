@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..compare import Item
-    from ..deploy.intake import Intake
+    from ..models.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,13 @@ class Given:
     device: torch.device
 
 
-def from_data_set(given: Given, intake: Intake) -> tuple[Iterator[Item], int]:
+def from_data_set(given: Given, how: Preprocessing) -> tuple[Iterator[Item], int]:
     """A data set by its name: domains are judged one by one, and labels are known."""
     from ..compare import Item
-    from ..streams import dataset_options, make_stream, open_dataset
+    from ..streams import make_stream, open_dataset
+    from ..streams.datasets import reading_options
 
-    options: dict[str, Any] = {}
-    known = dataset_options(given.data)
-    wanted = intake.preprocessing
-    if "fit" in known:
-        options.update(wanted.options())
-    elif "size" in known:
-        options["size"] = wanted.size
+    options = reading_options(given.data, how)
     if given.corruption is not None:
         options |= {"corruption": given.corruption, "severity": given.severity}
     dataset = open_dataset(given.data, given.root, **options)
@@ -62,23 +57,21 @@ def from_data_set(given: Given, intake: Intake) -> tuple[Iterator[Item], int]:
 
     def items() -> Iterator[Item]:
         for batch in stream:
-            x = wanted.apply(batch.x, given.device)
+            x = how.apply(batch.x, given.device)
             yield Item(x, batch.y, batch.reset, batch.domain)
 
     return items(), stream.samples
 
 
-def from_files(given: Given, intake: Intake, net: Any) -> tuple[Iterator[Item], int]:
+def from_files(given: Given, how: Preprocessing, net: Any) -> tuple[Iterator[Item], int]:
     """A folder or list, read as `fretta adapt` reads it; unreadable images are left out."""
     import numpy as np
     import torch
 
-    from ..adapter import Adapter
     from ..compare import Item
     from ..deploy.feed import read_batches
-    from ..deploy.labels import find_labels, truth_of
+    from ..deploy.labels import count_classes, find_labels, truth_of
     from ..deploy.listing import list_folder, read_list
-    from ..methods import Source
 
     if given.domain or given.corruption:
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
@@ -92,9 +85,7 @@ def from_files(given: Given, intake: Intake, net: Any) -> tuple[Iterator[Item], 
         names = [names[i] for i in order]
         say(f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {given.seed}")
     names = names[: given.limit]
-    gray = torch.full((2, 3, *2 * (intake.decoding.size or 224,)), 127, dtype=torch.uint8)
-    classes = Adapter(net, Source(), inplace=True)(intake.apply(gray, given.device)).shape[1]
-    truth, why_not = truth_of(names, find_labels(net, classes, given.labels))
+    truth, why_not = truth_of(names, find_labels(net, count_classes(net, how), given.labels))
     if why_not:
         say(f"accuracy unknown: {why_not}")
 
@@ -102,11 +93,11 @@ def from_files(given: Given, intake: Intake, net: Any) -> tuple[Iterator[Item], 
         paths = [listing.path(name) for name in names]
         read = 0
         size_, workers = given.batch_size, given.workers
-        for positions, pixels in read_batches(paths, intake.decoding, size_, workers):
+        for positions, pixels in read_batches(paths, how.decoding(), size_, workers):
             read += len(positions)
             folders = [os.path.dirname(names[i]) for i in positions]
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(intake.apply(pixels, given.device), y)
+            yield Item(how.apply(pixels, given.device), y)
         if read < len(names):
             say(f"{len(names) - read:,} of {len(names):,} images could not be read: left out")
 
@@ -114,7 +105,7 @@ def from_files(given: Given, intake: Intake, net: Any) -> tuple[Iterator[Item], 
 
 
 def source_images(
-    folder: Path, intake: Intake, given: Given
+    folder: Path, how: Preprocessing, given: Given
 ) -> Callable[[], Iterable[torch.Tensor]]:
     """Source images, read anew for every method that needs some."""
     from ..deploy.feed import read_batches
@@ -129,7 +120,7 @@ def source_images(
 
         order = np.random.RandomState(0).permutation(len(found.names))
         paths = [found.path(found.names[i]) for i in order]
-        for _, pixels in read_batches(paths, intake.decoding, given.batch_size, given.workers):
-            yield intake.apply(pixels, given.device)
+        for _, pixels in read_batches(paths, how.decoding(), given.batch_size, given.workers):
+            yield how.apply(pixels, given.device)
 
     return images

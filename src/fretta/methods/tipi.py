@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, FrettaWarning
 from ..method import GradientMethod
+from ..models.preprocessing import input_std
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy, kl_divergence
 from ..parts.random import seeded
@@ -89,11 +90,7 @@ class TIPI(GradientMethod):
         return torch.minimum(torch.maximum(moved, -size), size)
 
     def _input_std(self, model: Classifier, x: Tensor) -> Tensor:
-        std = self.std
-        if std is None:  # a card, or the configuration of a timm model, knows the preprocessing
-            card = getattr(model.net, "fretta_card", None)
-            known = card.preprocessing if card else getattr(model.net, "pretrained_cfg", None)
-            std = (known or {}).get("std")
+        std = input_std(model.net) if self.std is None else self.std
         if std is None:
             warnings.warn(
                 "tipi: std= is not given and the model does not carry its preprocessing: the input"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -185,10 +186,20 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
 
 
 def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:
+    here = os.getcwd()
+    if here not in sys.path:  # the `fretta` script does not look here, `python -m` does
+        sys.path.append(here)
     try:
         factory: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"model '{module}:{name}': {error}; write {FORMS}") from error
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(f"model '{module}:{name}': {module} wants more: {error}") from error
+        raise ConfigError(
+            f"model '{module}:{name}': {error}; looked in the current folder ({here}), in"
+            " PYTHONPATH and among the installed packages. Run fretta where"
+            f" {module.split('.')[0]}.py is, or set PYTHONPATH to that folder. Models are written"
+            f" {FORMS}"
+        ) from error
     for part in name.split("."):
         if not hasattr(factory, part):
             raise ConfigError(f"model '{module}:{name}': {module!r} has no {part!r}")

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..corruptions import corrupt
 from ..errors import ConfigError, DataError
-from .images import Decoding, decode, resize_arrays
+from ..models.preprocessing import Decoding
+from .images import decode, resize_arrays
 
 
 @dataclass(frozen=True)
