@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "fretta"
 
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
-    ["errors", "files", "memory"],
+    ["errors", "files", "memory", "processes"],
     ["compat", "parts", "records", "provenance", "shape"],
     ["method", "corruptions", "models", "metrics", "store", "results"],
     ["methods", "streams", "report"],
@@ -32,6 +32,7 @@ LAYERS = [
     ["execute"],
     ["tune"],
     ["cli"],
+    ["__main__"],
 ]
 
 
