@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "fretta"
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
     ["errors"],
-    ["_util", "files", "memory"],
+    ["_util", "files", "memory", "processes"],
     ["compat", "parts", "records", "provenance", "shape"],
     ["method", "corruptions", "models", "metrics", "store", "results"],
     ["methods", "streams", "report"],
@@ -34,6 +34,7 @@ LAYERS = [
     ["execute"],
     ["tune"],
     ["cli"],
+    ["__main__"],
 ]
 
 

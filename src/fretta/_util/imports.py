@@ -22,10 +22,11 @@ def import_object(spec: str, what: str) -> Any:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # found, but something it imports is missing
+            raise ConfigError(f"{what} {spec!r}: {module} wants more: {error}") from error
         raise ConfigError(
-            f"{what} {spec!r}: there is no module {error.name!r} in the current folder ({here}) or"
-            " on the path; go to its folder, or add that to PYTHONPATH"
+            f"{what} {spec!r}: {error}; looked in the current folder ({here}), in PYTHONPATH and"
+            f" among the installed packages. Run fretta where {module.split('.')[0]}.py is, or set"
+            " PYTHONPATH to that folder"
         ) from error
     try:
         for part in name.split("."):

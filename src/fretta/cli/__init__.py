@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import zip_longest
 
 from ..errors import FrettaError
 from . import adapt, analyze, bench, compare, data, demo, models, report, run
@@ -33,7 +34,7 @@ def main() -> None:
 def with_ray_address(arguments: list[str]) -> list[str]:
     """`--ray` may stand without an address: a cluster is then started on this machine."""
     result: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue="--"):
         result.append(argument)
         if argument == "--ray" and following.startswith("-"):
             result.append("local")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .app import console, say, table
+from .app import Commands, console, say, table
 from .asked import Asked, with_options
 from .carry import carry_out
 from .progress import bar
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..suite import Suite
 
 analyze = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     help="Measure what the figures of the report draw. Without options: on the embedded digits.",
 )

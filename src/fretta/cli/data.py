@@ -20,12 +20,17 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    name: Annotated[str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...")],
+    name: Annotated[
+        str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...; or a folder.")
+    ],
     data: Root = None,
 ) -> None:
     """Check a data set on disk: counts, classes, unreadable files; what is missing and where."""
     from ..streams import doctor as examine
+    from ..streams import list_datasets
 
+    if name not in list_datasets() and data is None and Path(name).is_dir():
+        name, data = "folder", Path(name)
     with bar("reading images") as advance:
         report = examine(name, data, progress=advance)
     for line in report.lines():

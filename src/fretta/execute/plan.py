@@ -23,10 +23,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Event:
-    """A run began, went on, or ended."""
+    """A run was there already, began, went on, or ended."""
 
     job: Job
-    kind: str  # "began", "batch", "ended"
+    kind: str  # "there", "began", "batch", "ended"
     done: int = 0
     total: int = 0
     record: Record | None = None

@@ -43,6 +43,8 @@ def run_jobs(
         if on_event is not None:
             on_event(event)
 
+    for job in plan.there:
+        tell(Event(job, "there"))
     records: Iterator[Record]
     if not plan.todo:
         return done

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +129,13 @@ def scan_class(folder: Path, prefix: str) -> list[str]:
     except OSError as error:
         raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
     return sorted(found)
+
+
+def visible_files(folder: Path) -> Iterator[str]:
+    """Every file below `folder` but hidden ones; links to folders are not followed."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        yield from (os.path.join(place, name) for name in files if not _hidden(name))
 
 
 def scan(folder: Path) -> dict[str, list[str]]:
