@@ -194,7 +194,7 @@ def _run(
         "resumed_at": progress.resumed_at,
     }
     record.status = "done"
-    return details(progress.outcomes, names, len(stream.dataset.classes))
+    return details(progress.outcomes, names, stream.dataset.classes)
 
 
 def _last_batches(stream: Stream) -> dict[int, str]:

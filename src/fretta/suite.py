@@ -81,7 +81,6 @@ class Suite:
     methods: tuple[MethodEntry, ...]
     about: str = ""
     paper: str = ""  # the table of the paper that this one stands beside
-    tags: dict[str, str] = field(default_factory=dict)
 
     def restricted(
         self,
@@ -176,8 +175,9 @@ class Suite:
                 source_hash=source_hash if needs_source else "",
                 defaults=_defaults(entry),
             )
-            tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
-            jobs.append(Job(run, place, tags))
+            names = {"suite": self.name, "case": case.name, "label": entry.title}
+            title = {"title": self.title} if self.title not in ("", self.name) else {}
+            jobs.append(Job(run, place, {**names, **title}))
         return jobs
 
 

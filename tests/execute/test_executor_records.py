@@ -16,6 +16,7 @@ from executor_parts import ONE, all_numbers, small_jobs, without_weights
 from fretta.errors import ConfigError, StoreError
 from fretta.execute import Done, local, run_jobs
 from fretta.records import Job, Record
+from fretta.results import select
 from fretta.store import Store
 
 ROW = {
@@ -138,8 +139,9 @@ def test_equal_runs_happen_once(job: Job, executed: list[Job], tmp_path: Path) -
     jobs = seeds(job, 3, 1, 3, 2, 1)
     jobs[2] = replace(jobs[2], tags={"suite": "another name for the same run"})
     done = run_jobs(jobs, Store(tmp_path))
-    # of equal runs the first, with its name
-    assert sorted(executed, key=lambda j: j.run.seed) == [jobs[1], jobs[3], jobs[0]]
+    by_seed = sorted(executed, key=lambda j: j.run.seed)
+    assert [j.run for j in by_seed] == [jobs[1].run, jobs[3].run, jobs[0].run]
+    assert by_seed[2].tags == {**jobs[0].tags, "also": [jobs[2].tags]}
     assert (len(done.records), done.skipped) == (3, 0)
 
 
@@ -233,3 +235,30 @@ def test_ten_thousand_records_are_read_and_averaged_in_two_seconds(
     assert len(means) == 15
     assert {len(values) for values in seen.values()} == {10_000}
     assert best < 2.0
+
+
+def test_a_run_that_two_suites_share_belongs_to_both(
+    job: Job, executed: list[Job], tmp_path: Path
+) -> None:
+    """It is done once; the second suite adds its names, a new title replaces the old one."""
+    store = Store(tmp_path)
+    other = replace(job, tags={"suite": "other", "case": "c", "label": "as it came"})
+    twin = replace(job, tags={**job.tags, "label": "the same again"})
+    run_jobs([job, twin], store)
+    run_jobs([other], store)
+    renamed = replace(other, tags={**other.tags, "title": "Another"})
+    assert run_jobs([renamed], store).skipped == 1
+    assert len(executed) == 1
+    record = store.get(job.run.key)
+    assert record is not None
+    assert [r.tags for r in record.in_suites()] == [job.tags, twin.tags, renamed.tags]
+    assert [r.tags["label"] for r in select([record], suite="other")] == ["as it came"]
+    search = replace(job, tags={**job.tags, "suite": "small/tune", "tuning": "oracle"})
+    run_jobs([search], store)  # looks at it, and does not make it its own
+    assert store.get(job.run.key) == record
+    run_jobs([job], store, force=True)
+    assert len(executed) == 2
+    again = store.get(job.run.key)
+    assert again is not None
+    assert again.tags == record.tags
+    assert store.details(job.run.key) is not None

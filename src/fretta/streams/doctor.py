@@ -189,7 +189,8 @@ def _left_out(domains: list[Domain], folders: list[Path]) -> Iterator[Finding]:
     """Files below the folders that are in no domain: of another kind, or beside the classes."""
     used = {path for domain in domains for path in domain.paths or []}
     found = sorted(path for folder in folders for path in visible_files(folder))
-    images, others = [], []
+    images: list[str] = []
+    others: list[str] = []
     for path in found:
         if path not in used:
             (images if path.lower().endswith(EXTENSIONS) else others).append(path)
