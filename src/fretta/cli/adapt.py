@@ -81,6 +81,13 @@ def adapt(
             " Always so where folders name the classes.",
         ),
     ] = False,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
+            " CSV or JSON file. Classes that are not named share the rest."
+        ),
+    ] = None,
     num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
     pretrained: Annotated[
         bool, typer.Option("--pretrained", help="The library's own weights (needs a network).")
@@ -116,6 +123,7 @@ def adapt(
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import Plan, Session
+    from ..estimate.prior import read_prior
     from .specs import numbers, settings_of
 
     if resume and force:
@@ -143,6 +151,7 @@ def adapt(
         head=head,
         source=source,
         compare_source=compare_source,
+        prior=None if prior is None else read_prior(prior),
         statistics=statistics,
         skip_unreadable=skip_unreadable,
         root=root,
@@ -238,7 +247,7 @@ def _progress() -> Iterator[_Show]:
 
 
 def _tell(outcome: Outcome) -> None:
-    from ..deploy.page import percent, verdict
+    from ..deploy.html import percent
 
     t = outcome.tally
     left_out = f", {t.unreadable:,} files unreadable" if t.unreadable else ""
@@ -249,8 +258,8 @@ def _tell(outcome: Outcome) -> None:
         say(f"accuracy: {before} before, {after} after")
     if t.compared:
         say(f"changed: {percent(t.changed / t.compared)} of {t.compared:,} predictions compared")
-    if verdict(outcome):
-        say(verdict(outcome))
+    for line in outcome.verdict_lines():
+        say(line)
     done = outcome.exported
     if done is not None:
         plain = f"the written weights agree with {percent(done.agreement)} of the predictions"
