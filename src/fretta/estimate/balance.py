@@ -5,8 +5,12 @@ model is then charged for every cat, and a model whose batch statistics spread t
 classes looks better when it is far worse.
 
 The source model alone is no witness: under shift it calls half of a balanced stream by one name.
-Nor is the adapted one: batch statistics even its answers out. But a class that *both* call far more
-often than its share of a balanced stream probably is that frequent.
+So the adapted model is asked too, although batch statistics even its answers out. The classes look
+uneven if the source model calls one of them far more often than its share of a balanced stream, and
+
+    the adapted model does so too, or
+    it still calls it as often as that share, and is less sure of its answers than the source model:
+    what seems to help is then only that the classes are taken for balanced.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ import numpy as np
 
 from .sums import Array
 
-# Beyond 1/C both models may give a class a twentieth of the images, which confusions explain, and
-# one standard deviation of a sampled share. docs/estimate.md has the false alarms and the misses.
+# Far more often: by a twentieth of the images, which confusions explain, and by one standard
+# deviation of a sampled share. docs/estimate.md has the false alarms and the misses.
 CONFUSED = 0.05
 DOUBT = 1.0
 
@@ -32,12 +36,16 @@ class Dominant:
     share: float
 
 
-def dominant_class(source: Array, adapted: Array, images: float) -> Dominant | None:
-    """From counts of the predicted classes; None where the classes may well be balanced."""
-    even = 1 / len(source)
-    both = np.minimum(source, adapted) / images
-    number = int(both.argmax())
-    allowed = even + CONFUSED + DOUBT * math.sqrt(even * (1 - even) / images)
-    if both[number] <= allowed:
+def dominant_class(source: Array, adapted: Array, surer: bool) -> Dominant | None:
+    """From the counts of predicted classes; None where the classes may well be balanced.
+
+    surer  whether the adapted model's mean confidence is above the source model's
+    """
+    images, even = source.sum(), 1 / len(source)
+    shares = np.stack([source, adapted]) / images
+    much = even + CONFUSED + DOUBT * math.sqrt(even * (1 - even) / images)
+    suspect = (shares[0] > much) & (shares[1] > (much if surer else even))
+    if not suspect.any():
         return None
-    return Dominant(number, float(max(source[number], adapted[number]) / images))
+    number = int(np.where(suspect, shares.sum(0), 0).argmax())
+    return Dominant(number, float(shares[:, number].max()))

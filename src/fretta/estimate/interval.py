@@ -31,11 +31,13 @@ def conclude(
     model = MODEL_ERROR * d / NormalDist().inv_cdf(0.95)
     half = z * math.sqrt(sampling + model**2)
     low, high = max(change - half, -d), min(change + half, d)
-    by_source, by_adapted = np.split(total[HEAD:], 4)[2:]
+    sure, sure_adapted, by_source, by_adapted = np.split(total[HEAD:], 4)
     before, after = effective(by_source), effective(by_adapted)
     collapsed = after - 1 < COLLAPSED * (before - 1)
-    uneven = None if prior is not None or collapsed else dominant_class(by_source, by_adapted, n)
-    if uneven is not None:  # all that capacity took off may have been right
+    uneven = None
+    if prior is None and not collapsed:
+        uneven = dominant_class(by_source, by_adapted, bool(sure_adapted.sum() > sure.sum()))
+    if uneven is not None:  # all that capacity took off the source model may have been right
         low = -d
     return Estimate(
         source=source,
