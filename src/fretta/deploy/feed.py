@@ -167,18 +167,24 @@ def read_batches(
     paths: Iterable[str], how: Decoding, size: int, workers: int = 2
 ) -> Iterator[tuple[list[int], Tensor]]:
     """(positions, uint8 images) of the files that can be read, in batches of about `size`."""
+    position = 0
+    for group in read_groups(paths, how, size, workers):
+        if group.kept:
+            yield [position + i for i in group.kept], group.pixels
+        position += len(group.names)
+
+
+def read_groups(
+    paths: Iterable[str], how: Decoding, size: int, workers: int = 2
+) -> Iterator[Group]:
+    """All files in groups of about `size`; the names are the paths."""
     listed = list(paths)
     with ThreadPoolExecutor(max(1, workers), "decode") as pool:
-        position = 0
         for batch in grouped(listed, size, len(listed)):
-            images = list(pool.map(lambda path: read_image(path, how), batch))
-            group = _gathered(batch, images)
-            if group.kept:
-                yield [position + i for i in group.kept], group.pixels
-            position += len(batch)
+            yield _gathered(batch, list(pool.map(lambda path: read_image(path, how), batch)))
 
 
-def refuse_unreadable(group: Group, where: str) -> None:
+def refuse_unreadable(group: Group, advice: str) -> None:
     """Without --skip-unreadable the first file that cannot be read ends the run."""
     if group.unreadable:
         from .listing import shown
@@ -188,6 +194,5 @@ def refuse_unreadable(group: Group, where: str) -> None:
         raise DataError(
             f"unreadable image {shown(group.names[first])}: {group.unreadable[first]}"
             + (f" (and {more} more in this batch)" if more else "")
-            + f"; everything before this batch is kept in {where}: repair or remove the file, or"
-            " go on with --resume --skip-unreadable"
+            + f"; {advice}"
         )

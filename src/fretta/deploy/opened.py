@@ -19,6 +19,7 @@ from .. import __version__
 from ..adapter import Adapter
 from ..api import adapt, build_method
 from ..errors import ConfigError, DataError, FrettaError
+from ..estimate.prior import class_shares
 from ..method import Need
 from ..methods import REGISTRY
 from ..models.opening import open_model
@@ -47,6 +48,7 @@ class Opened:
     listing: Listing
     shuffled: bool
     truth: dict[str, int]  # folder -> class
+    prior: list[float] | None = None  # share of every class
     stream: BinaryIO | None = None  # where paths arrive
     remarks: list[str] = field(default_factory=list)
 
@@ -64,6 +66,7 @@ class Opened:
             "weights": self.digest,
             "files": None if self.stream is not None else hashlib.sha256(names).hexdigest(),
             "count": self.total,
+            "prior": self.prior,
             "labels": hashlib.sha256(repr(self.labels.names).encode()).hexdigest(),
             "device": self.device.type,
         }
@@ -78,6 +81,9 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         net, model.spec, size=plan.size, mean=plan.mean, std=plan.std, fit=plan.fit
     )
     labels = find_labels(net, count_classes(net, how), plan.labels)
+    prior = None
+    if plan.prior is not None:
+        prior = class_shares(plan.prior, labels.by_name(), len(labels.names))
     stream = None
     if plan.data == STDIN:
         stream = stdin if stdin is not None else sys.stdin.buffer
@@ -100,6 +106,7 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         listing=listing,
         shuffled=shuffled,
         truth=truth,
+        prior=prior,
         stream=stream,
         remarks=remarks,
     )
