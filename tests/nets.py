@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +18,16 @@ SIZE = 32
 # Two ways to compute the same in float64, through an update or two: Adam divides a gradient by
 # itself plus 1e-8, so roundings of 2e-16 grow to 2e-8, and a wrong number is far above this.
 TIGHT = 1e-6
+
+
+def grid(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
+    """Parameters of a test: all of them, but those that are not `quick` with the slow tests."""
+
+    def parameter(value: Any) -> Any:
+        marks = () if quick(value) else pytest.mark.slow
+        return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks)
+
+    return [parameter(value) for value in values]
 
 
 class Block(nn.Module):

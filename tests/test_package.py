@@ -147,6 +147,6 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     conformance = str(ROOT / "tests" / "test_conformance.py")
     report = run(
         *("-m", "pytest", conformance, "-q", "-p", "no:cacheprovider", "--no-header"),
-        *("-k", "pseudo and not timm and not hf", "-c", str(ROOT / "pyproject.toml")),
+        *("-k", "pseudo", "-m", "not slow", "-c", str(ROOT / "pyproject.toml")),
     )
-    assert int(re.search(r"(\d+) passed", report)[1]) > 15  # type: ignore[index]
+    assert int(re.search(r"(\d+) passed", report)[1]) >= 12  # type: ignore[index]
