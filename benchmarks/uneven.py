@@ -1,4 +1,4 @@
-"""Is the label-free answer to "does adapting help?" silent where classes are uneven, and only there?
+"""Is "does adapting help?" left unanswered where classes are uneven, and only there?
 
     FRETTA_DATA=... python benchmarks/uneven.py --raw raw/ --out evidence/benchmarks/uneven.json
     python -m evidence.build
@@ -104,7 +104,15 @@ def cases() -> Iterator[Case]:
         for number, share in ((3, 0.8), (8, 0.7), (1, 0.5)):
             name = f"H.cifar.{c}.{number}.{int(100 * share)}"
             shares = frequent(10, number, share)
-            yield Case("the same, other methods", name, "cifar10", c, shares, 2, settings=HARM)
+            yield Case(
+                "CIFAR-10, one frequent, other methods",
+                name,
+                "cifar10",
+                c,
+                shares,
+                2,
+                settings=HARM,
+            )
         for pair in ((3, 5), (1, 9), (0, 8)):
             for share in (0.5, 0.65, 0.8, 0.9):
                 even = "B" if share == 0.5 else "U"
