@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from ..deploy.html import (
@@ -136,7 +137,7 @@ def _settings(rows: list[Compared], facts: dict[str, Any]) -> list[list[str]]:
         ["data", str(facts["data"])],
         ["images", str(facts["images"])],
         *(
-            [f"settings of {row.method}", str(row.hyperparameters)]
+            [f"settings of {row.method}", json.dumps(row.hyperparameters)]
             for row in rows
             if row.hyperparameters
         ),
