@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import fretta
 from fretta.cli import with_ray_address
+
+SOURCES = Path(fretta.__file__).parents[1]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -16,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "fretta.cli", *arguments],
         capture_output=True,
         text=True,
-        env={"COLUMNS": "100", "PATH": "", "PYTHONPATH": "tests"},
+        env={"COLUMNS": "100", "PATH": "", "PYTHONPATH": f"{SOURCES}:tests"},
     )
 
 

@@ -79,9 +79,9 @@ def caution_probabilities(logits: Tensor) -> None:
 def caution_small_batch(x: Tensor, method: Method) -> None:
     warnings.warn(
         f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each batch,"
-        f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches (collect"
-        " images first), or use 'bn' with alpha=0.25, which keeps most of the source statistics, or"
-        " 'source'",
+        f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches"
+        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source"
+        " statistics, or 'source'",
         SmallBatchWarning,
         stacklevel=4,
     )
@@ -110,6 +110,5 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
             else ""
         )
         raise NeedError(
-            f"{method.key} needs unlabelled source images: give source=, an iterable of image"
-            f" batches{hint}"
+            f"{method.key} needs unlabelled source images: give batches of them with source={hint}"
         )

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from .app import console, say, table
+from .words import in_options
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +55,7 @@ def check(
     found = (
         f"{seen.head} ({seen.features} features)"
         if seen.head
-        else f"not found: {seen.head_problem}"
+        else f"not found: {in_options(seen.head_problem, ['check'])}"
     )
     say(f"model     {model} ({seen.model}, {seen.parameters:,} parameters)")
     say(f"classes   {seen.classes}")
@@ -62,5 +63,9 @@ def check(
     say(f"norms     {norms}\n")
     rows = table("method", "fits", "note")
     for fit in seen.fits:
-        rows.add_row(fit.method, "[green]yes[/]" if fit.fits else "[red]no[/]", escape(fit.note))
+        rows.add_row(
+            fit.method,
+            "[green]yes[/]" if fit.fits else "[red]no[/]",
+            escape(in_options(fit.note, ["check"])),
+        )
     console.print(rows)
