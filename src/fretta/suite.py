@@ -157,7 +157,7 @@ class Suite:
             needs_source = _needs_source(entry.name)
             if needs_source and case.source is None:
                 raise SuiteError(
-                    f"{where}: {entry.name} needs source images; give the case source = {{...}}"
+                    f"{where}: {entry.name} needs source images; give the case source={{...}}"
                 )
             run = Run(
                 data=case.data,
