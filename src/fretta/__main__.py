@@ -1,4 +1,4 @@
-"""`fretta` and `python -m fretta`: Ctrl-C while modules load ends the program without a traceback."""
+"""`fretta` and `python -m fretta`. Ctrl-C while modules load ends the program quietly."""
 
 from __future__ import annotations
 

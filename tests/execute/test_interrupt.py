@@ -173,7 +173,10 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "arguments"),
     [
-        ("results/records/*.json", "evaluate --model digits --data digits --method bn --method tea"),
+        (
+            "results/records/*.json",
+            "evaluate --model digits --data digits --method bn --method tea",
+        ),
         ("results/records/*.json", "tune smoke --method tent --rule oracle"),
         ("results/records/*.json", "analyze sensitivity --jobs 2"),
         ("results/records", "analyze redundancy"),

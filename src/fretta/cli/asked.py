@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .specs import Device, Threads, Where, data_spec, model_spec, settings_of, source_spec
+from .specs import (
+    Device,
+    Threads,
+    Where,
+    data_spec,
+    known_methods,
+    model_spec,
+    settings_of,
+    source_spec,
+)
 
 if TYPE_CHECKING:
     from ..analysis import Setting
@@ -46,10 +55,10 @@ class Asked:
         str | None, typer.Option(help="Data set of source images, for methods that need some.")
     ] = None
     order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual"
-    batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64
-    seed: Annotated[int, typer.Option(help="Of the order of the stream.")] = 0
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0
     limit: Annotated[
-        int | None, typer.Option(help="Images per domain; 0: all; default: a few hundred.")
+        int | None, typer.Option(min=0, help="Images per domain; 0: all; default: a few hundred.")
     ] = None
     store: Where = "results"
     threads: Threads = None
@@ -90,13 +99,14 @@ class Asked:
         import torch
 
         from ..analysis import Setting
+        from ..parts.compute import find_device
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         return Setting(
             data=self.data_of(severity),
             model=self.model_of(),
-            methods=self.method or methods,
+            methods=known_methods(self.method or methods),
             hyperparameters=settings_of(self.set_ or []),
             root=self.base,
             source=source_spec(self.source, self.size),
@@ -104,7 +114,7 @@ class Asked:
             batch_size=self.batch_size,
             seed=self.seed,
             limit=self.images(few),
-            device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            device=str(find_device(self.device)),
         )
 
 

@@ -70,8 +70,10 @@ def compare(
         str, typer.Option(help="Of the data set: continual, independent, mixed, ...")
     ] = "continual",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images (per domain of a data set).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Images (per domain of a data set).")
+    ] = None,
     size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
     mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
     std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
