@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import fretta
+from commands import fretta as run_command
+from commands import fretta_alone
 from fretta.cli import with_ray_address
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "100", "PATH": "", "PYTHONPATH": "tests"},
-    )
-
-
 def test_list() -> None:
-    out = run("list")
+    out = fretta_alone("list")
     assert out.returncode == 0
     lines = out.stdout.splitlines()
     assert lines[0].split()[:3] == ["method", "passes", "needs"]
@@ -30,13 +20,13 @@ def test_list() -> None:
 
 
 def test_version_and_help() -> None:
-    assert run("--version").stdout.strip() == f"fretta {fretta.__version__}"
+    assert fretta_alone("--version").stdout.strip() == f"fretta {fretta.__version__}"
     for arguments in (["--help"], ["list", "--help"], ["check", "--help"]):
-        assert run(*arguments).returncode == 0
+        assert fretta_alone(*arguments).returncode == 0
 
 
 def test_check() -> None:
-    out = run("check", "timm:resnet18", "--size", "64", "--num-classes", "10").stdout
+    out = run_command("check", "timm:resnet18", "--size", "64", "--num-classes", "10").stdout
     assert "fc (512 features)" in out
     assert "20 BatchNorm2d" in out
     assert "classes   10" in out
@@ -46,7 +36,7 @@ def test_check() -> None:
 
 
 def test_check_says_why_not() -> None:
-    out = run("check", "torchvision:squeezenet1_1", "--size", "64").stdout
+    out = run_command("check", "torchvision:squeezenet1_1", "--size", "64").stdout
     assert "norms     none" in out
     assert "head      not found" in out
     words = " ".join(out.split())
@@ -62,7 +52,7 @@ def test_check_says_why_not() -> None:
     ],
 )
 def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) -> None:
-    out = run(*arguments)
+    out = run_command(*arguments)
     assert out.returncode == 2
     assert out.stderr.startswith("error:")
     assert message in " ".join(out.stderr.split())

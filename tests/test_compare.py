@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import fretta
+from commands import fretta as run_command
 from fretta.api import build_method
 from fretta.cli import app
 from fretta.compare import Item, answer, compare, share_frozen
@@ -114,17 +113,9 @@ def test_what_cannot_be_compared(digits: tuple[nn.Module, list[Item]]) -> None:
 # ---- the command --------------------------------------------------------------------------------
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", "compare", *arguments],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "120", "PATH": "", "OMP_NUM_THREADS": "1"},
-    )
-
-
 def test_compare_digits_end_to_end(tmp_path: Path) -> None:
-    out = run(
+    out = run_command(
+        "compare",
         *("--model", "digits", "--data", "digits", "--methods", "source,bn,tent"),
         *("--domain", "gaussian_noise", "--domain", "contrast", "--limit", "128"),
         *("--batch-size", "32", "--set", "tent.lr=1e-4", "--out", str(tmp_path / "out")),
@@ -157,7 +148,8 @@ def test_compare_reads_a_folder_of_images(tmp_path: Path) -> None:
             place / f"{number}.png"
         )
     (tmp_path / "images" / "0" / "broken.png").write_bytes(b"no image")
-    out = run(
+    out = run_command(
+        "compare",
         *("--model", "digits", "--data", str(tmp_path / "images"), "--methods", "bn"),
         *("--batch-size", "20"),
     )

@@ -1,4 +1,4 @@
-"""`fretta` and `python -m fretta`. Ctrl-C while modules load ends the program quietly."""
+"""`fretta` and `python -m fretta`: Ctrl-C while modules load ends without a traceback."""
 
 from __future__ import annotations
 

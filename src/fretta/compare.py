@@ -1,4 +1,6 @@
-"""Several methods over the same images, in one pass over the decoder, ranked without labels.
+"""Several methods over the same images, in one pass over the decoder, ranked.
+
+Without labels the ranking is an estimate; where labels are known, it is measured.
 
 Every method adapts its own copy of the model. After its first batch a copy keeps to itself only
 what it adapts; the frozen tensors are those of the source model, so that five methods that adapt
@@ -9,9 +11,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -19,11 +22,12 @@ from torch import Tensor, nn
 
 from .adapter import Adapter
 from .errors import ConfigError, DataError
-from .estimate import Estimate, Estimator, combine
+from .estimate import Estimate, Estimator, Measured, combine
+from .estimate.words import UNCHANGED, measured_text, points, reason, verdict
 from .method import Method
 from .methods import Source
 
-REFERENCE = "source"
+REFERENCE, REFERENCE_ROW = "source", "reference"
 TIE = 0.01  # of accuracy: estimates of two methods that differ by less are not told apart
 OnBatch = Callable[[int], None]  # (images done)
 
@@ -40,33 +44,51 @@ class Item:
 
 @dataclass(frozen=True)
 class Compared:
-    """One method. `accuracy` is None where nothing was labelled."""
+    """One method. `accuracy` and `measured` are None where nothing was labelled."""
 
     method: str
     estimate: Estimate
-    seconds_per_batch: float
+    seconds_per_batch: float  # the median, without the first batch
     accuracy: float | None = None
+    measured: Measured | None = None  # against the source model
     hyperparameters: dict[str, Any] = field(default_factory=dict)
+    predicted: list[int] = field(default_factory=list)  # images by predicted class
+    labelled: list[int] = field(default_factory=list)  # images by true class; of these, right:
+    right: list[int] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
-        """What to tell somebody who has no labels."""
-        if self.method == REFERENCE:
-            return "reference"
-        if self.estimate.collapsed:
-            return "collapsed"
-        return {True: "helps", False: "hurts", None: "cannot tell"}[self.estimate.helps]
+        """Measured where labels are known, else estimated."""
+        return REFERENCE_ROW if self.reference else verdict(self.estimate, self.measured)
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def reference(self) -> bool:
+        return self.method == REFERENCE
+
+    @property
+    def change(self) -> float:
+        """By which methods are ranked: an estimate that cannot be trusted is no gain."""
+        if self.measured is not None:
+            return self.measured.change
+        change = self.estimate.change
+        return change if self.estimate.uneven is None else min(change, 0.0)
+
+    def to_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
         values = asdict(self.estimate)
         return {
             "method": self.method,
             "verdict": self.verdict,
+            "without_labels": REFERENCE_ROW if self.reference else verdict(self.estimate),
+            "reason": reason(self.estimate, names),
             "estimator": values.pop("method"),
             **values,
             "accuracy": self.accuracy,
+            "measured": None if self.measured is None else self.measured.to_json(),
             "seconds_per_batch": self.seconds_per_batch,
             "hyperparameters": self.hyperparameters,
+            "predicted": self.predicted,
+            "labelled": self.labelled,
+            "right": self.right,
         }
 
 
@@ -79,6 +101,7 @@ def compare(
     head: str | None = None,
     level: float = 0.9,
     temperature: float = 1.0,
+    prior: Sequence[float] | None = None,
     on_batch: OnBatch | None = None,
 ) -> list[Compared]:
     """Adapt with every method along `batches`; the best first, as far as one can tell.
@@ -87,16 +110,17 @@ def compare(
     source       called once for every method that needs source images
     level        how often the intervals are meant to hold
     temperature  of the source model, where somebody measured it on labelled source images
+    prior        share of each class among the images, where somebody knows it
     """
-    lanes = _lanes(model, methods, source, head, level, temperature)
-    reference, others = lanes[0], lanes[1:]
+    estimator = partial(Estimator, level=level, temperature=temperature, prior=prior)
+    lanes = _lanes(model, methods, source, head, estimator)
+    reference = lanes[0]
     done = 0
     for item in batches:
         _check(item)
         logits = reference.step(item)
-        reference.watch(item.domain, logits, logits)
-        for lane in others:
-            lane.watch(item.domain, logits, lane.step(item))
+        for lane in lanes:
+            lane.watch(item, logits, logits if lane is reference else lane.step(item))
         done += len(item.x)
         if on_batch is not None:
             on_batch(done)
@@ -115,33 +139,44 @@ def _against(source: float, row: Compared) -> Compared:
 
 
 def _rank(row: Compared) -> tuple[bool, float]:
-    return row.estimate.collapsed, -row.estimate.change
+    return row.verdict == "collapsed", -row.change
 
 
-def answer(rows: Iterable[Compared]) -> str:
-    """One sentence: does adapting help on these images?"""
-    rows = [row for row in rows if row.method != REFERENCE]
+def answer(rows: Iterable[Compared], names: Sequence[str] = ()) -> str:
+    """One sentence: does adapting help on these images? `names` are those of the classes."""
+    rows = [row for row in rows if not row.reference]
     helping = [row for row in rows if row.verdict == "helps"]
     if helping:
-        best = helping[0]
+        best, ties = helping[0], _ties(helping[0], helping[1:])
+        e = best.estimate
+        if best.measured is not None:
+            return f"Adapting {_named(best, best.measured)}.{ties}"
         return (
-            f"Adapting helps: {best.method} is estimated at {_points(best.estimate.change)} points"
-            f" ({_points(best.estimate.low)} to {_points(best.estimate.high)}) against the source"
-            f" model.{_ties(best, helping[1:])}"
+            f"Adapting helps: {best.method} is estimated at {points(e.change)} points"
+            f" ({points(e.low)} to {points(e.high)}) against the source model.{ties}"
         )
     if rows and all(row.verdict in ("hurts", "collapsed") for row in rows):
+        if rows[0].measured is not None:
+            return f"Adapting {_named(rows[0], rows[0].measured)}, and no method does better."
         return "Adapting hurts: every method here is estimated below the source model. Keep it."
+    if rows and all(row.verdict == UNCHANGED for row in rows):
+        return "The source model predicted: no method changed a prediction."
+    for row in rows:
+        if row.measured is None and (why := reason(row.estimate, names)):
+            return (
+                f"Cannot tell: {why}. Give their shares (--prior), or label a few hundred images."
+            )
     return "Cannot tell: no method is clearly better than the source model on these images."
+
+
+def _named(row: Compared, measured: Measured) -> str:
+    return f"{measured_text(measured)}, by {row.method}"
 
 
 def _ties(best: Compared, others: list[Compared]) -> str:
     """Methods so close that their order says nothing."""
-    near = [r.method for r in others if best.estimate.change - r.estimate.change < TIE]
+    near = [r.method for r in others if best.change - r.change < TIE]
     return f" About the same: {', '.join(near)}." if near else ""
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.1f}"
 
 
 def _check(item: Item) -> None:
@@ -165,7 +200,9 @@ class _Lane:
         self.label, self.build, self.shared = label, build, shared
         self.estimator, self.estimators = estimator, dict[str, Estimator]()
         self.adapter: Adapter | None = None
-        self.seconds, self.batches, self.right, self.labelled = 0.0, 0, 0, 0
+        self.seconds: list[float] = []  # of each batch
+        self.gained = self.lost = 0
+        self.predicted = self.labelled = self.right = torch.zeros(0, dtype=torch.long)
 
     def step(self, item: Item) -> Tensor:
         first = self.adapter is None
@@ -176,30 +213,49 @@ class _Lane:
         logits = adapter(item.x)
         if logits.device.type == "cuda":
             torch.cuda.synchronize(logits.device)
-        self.seconds += time.perf_counter() - begin
-        self.batches += 1
+        self.seconds.append(time.perf_counter() - begin)
         if first:
             share_frozen(adapter, self.shared)
-        logits = logits.float().cpu()
-        if item.y is not None:
-            known = item.y >= 0
-            self.labelled += int(known.sum())
-            self.right += int((logits.argmax(1) == item.y)[known].sum())
-        return logits
+        return logits.float().cpu()
 
-    def watch(self, domain: str, source: Tensor, adapted: Tensor) -> None:
-        if domain not in self.estimators:
-            self.estimators[domain] = self.estimator()
-        self.estimators[domain].update(source, adapted)
+    def watch(self, item: Item, source: Tensor, adapted: Tensor) -> None:
+        """Take a batch into the estimate of its domain and, where it has labels, into counts."""
+        if item.domain not in self.estimators:
+            self.estimators[item.domain] = self.estimator()
+        self.estimators[item.domain].update(source, adapted)
+        classes = adapted.shape[1]
+        if not len(self.predicted):
+            self.predicted = self.labelled = self.right = torch.zeros(classes, dtype=torch.long)
+        before, after = source.argmax(1), adapted.argmax(1)
+        self.predicted = self.predicted + after.bincount(minlength=classes)
+        if item.y is None:
+            return
+        known = item.y >= 0
+        y = item.y[known]
+        if len(y) and int(y.max()) >= classes:
+            raise ConfigError(f"label {int(y.max())}, but the model has {classes} classes")
+        was, now = before[known] == y, after[known] == y
+        self.labelled = self.labelled + y.bincount(minlength=classes)
+        self.right = self.right + y[now].bincount(minlength=classes)
+        self.gained += int((now & ~was).sum())
+        self.lost += int((was & ~now).sum())
 
     def row(self) -> Compared:
-        adapter = self.adapter
+        adapter, reference = self.adapter, self.label == REFERENCE
+        estimate = combine([e.result() for e in self.estimators.values()])
+        images, right = int(self.labelled.sum()), int(self.right.sum())
+        before = right - self.gained + self.lost
+        pair = Measured(images, before, self.gained, self.lost, estimate.level) if images else None
         return Compared(
             self.label,
-            combine([e.result() for e in self.estimators.values()]),
-            self.seconds / self.batches,
-            self.right / self.labelled if self.labelled else None,
+            estimate,
+            median(self.seconds[1:] or self.seconds),
+            right / images if images else None,
+            None if reference else pair,
             {} if adapter is None else adapter.hyperparameters,
+            self.predicted.tolist(),
+            self.labelled.tolist(),
+            self.right.tolist(),
         )
 
 
@@ -208,8 +264,7 @@ def _lanes(
     methods: Mapping[str, Method],
     source: Callable[[], Iterable[Any]] | None,
     head: str | None,
-    level: float,
-    temperature: float,
+    estimator: Callable[[], Estimator],
 ) -> list[_Lane]:
     shared = copy.deepcopy(model)
     wanted: dict[str, Method] = {REFERENCE: Source()}
@@ -218,12 +273,7 @@ def _lanes(
             raise ConfigError(f"{REFERENCE!r} is the unadapted model; call {method.key} otherwise")
         wanted[label] = method
     return [
-        _Lane(
-            label,
-            _builder(shared, method, source, head),
-            shared,
-            partial(Estimator, level=level, temperature=temperature),
-        )
+        _Lane(label, _builder(shared, method, source, head), shared, estimator)
         for label, method in wanted.items()
     ]
 

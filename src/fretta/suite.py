@@ -26,7 +26,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -35,14 +35,16 @@ from typing import Any
 from .api import build_method
 from .errors import ConfigError, FrettaError, SuiteError
 from .guard import Guard
-from .locate import check_fit, model_facts
+from .locate import as_read, check_fit, model_facts
 from .method import Need
 from .methods import REGISTRY
+from .models.preprocessing import Preprocessing
 from .records import Job, Place, Run, digest
 from .run import open_data
 from .shape import check_adapter, check_keys, check_matrix, check_seeds, tables
 from .streams import Dataset, make_stream
 
+OnCase = Callable[[str, Preprocessing], None]
 ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
 
 
@@ -79,7 +81,6 @@ class Suite:
     methods: tuple[MethodEntry, ...]
     about: str = ""
     paper: str = ""  # the table of the paper that this one stands beside
-    tags: dict[str, str] = field(default_factory=dict)
     written: bool = True  # in a file; else made of options, and errors need not say which suite
 
     def restricted(
@@ -115,25 +116,36 @@ class Suite:
                 f" {', '.join(sorted(there))}"
             )
 
-    def jobs(self, root: str | os.PathLike[str] | None = None) -> list[Job]:
-        """All runs, with data and weights found and hashed. Raises before any work is done."""
+    def jobs(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        on_case: OnCase = lambda case, preprocessing: None,
+    ) -> list[Job]:
+        """All runs, with data and weights found and hashed. Raises before any work is done.
+
+        on_case   told how the images of each case are prepared
+        """
         opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
-        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened)]
+        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened, on_case)]
         if not jobs:
             raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
         return jobs
 
     def _jobs_of(
-        self, case: Case, root: str | os.PathLike[str] | None, opened: dict[str, Dataset]
+        self,
+        case: Case,
+        root: str | os.PathLike[str] | None,
+        opened: dict[str, Dataset],
+        on_case: OnCase,
     ) -> list[Job]:
         where = f"suite {self.name!r}, case {case.name!r}: " if self.written else ""
         protocol = case.protocol
         order_options = {k: protocol[k] for k in ORDER_OPTIONS if k in protocol}
         place_root = None if root is None else os.fspath(root)
         try:
-            model, weights, weights_hash = model_facts(case.model, place_root)
+            model = model_facts(case.model, place_root)
             dataset = _opened(case.data, place_root, opened)
-            check_fit(dataset, model)
+            check_fit(dataset, model.run)
             source_hash = ""
             if case.source is not None and any(_needs_source(m.name) for m in self.methods):
                 source_hash = _opened(case.source, place_root, opened).fingerprint()
@@ -146,7 +158,8 @@ class Suite:
             )
         except FrettaError as error:
             raise SuiteError(f"{where}{error}") from error
-        place, data_hash = Place(place_root, weights), dataset.fingerprint()
+        on_case(case.name, as_read(dataset, model.preprocessing))
+        place, data_hash = Place(place_root, model.weights), dataset.fingerprint()
         jobs = []
         for entry, seed in itertools.product(self.methods, protocol["seeds"]):
             needs_source = _needs_source(entry.name)
@@ -156,8 +169,8 @@ class Suite:
             run = Run(
                 data=case.data,
                 data_hash=data_hash,
-                model=model,
-                weights_hash=weights_hash,
+                model=model.run,
+                weights_hash=model.weights_hash,
                 method=entry.name,
                 hyperparameters=entry.hyperparameters,
                 order=protocol["order"],
@@ -169,8 +182,9 @@ class Suite:
                 source_hash=source_hash if needs_source else "",
                 defaults=_defaults(entry),
             )
-            tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
-            jobs.append(Job(run, place, tags))
+            names = {"suite": self.name, "case": case.name, "label": entry.title}
+            title = {"title": self.title} if self.title not in ("", self.name) else {}
+            jobs.append(Job(run, place, {**names, **title}))
         return jobs
 
 

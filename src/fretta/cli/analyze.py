@@ -13,7 +13,7 @@ from .app import Commands, console, say, table
 from .asked import Asked, with_options
 from .carry import carry_out
 from .progress import bar
-from .specs import Jobs, numbers, settings_of
+from .specs import Jobs, jobs_of, numbers, settings_of
 
 if TYPE_CHECKING:
     from ..suite import Suite
@@ -166,7 +166,7 @@ def sensitivity(
         ],
     )
     options = Options(asked.threads, asked.device)
-    carry_out(suite.title, suite.jobs(asked.base), asked.store, jobs, None, False, options)
+    carry_out(suite.title, jobs_of(suite, asked.base), asked.store, jobs, None, False, options)
 
 
 def _whole(text: str, option: str) -> list[int]:

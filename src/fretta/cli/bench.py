@@ -40,8 +40,8 @@ def bench_steps(
     """
     import torch
 
-    from ..api import list_methods
     from ..bench import bench
+    from ..methods import list_methods
     from ..models import load
     from ..parts.compute import find_device
 

@@ -41,7 +41,7 @@ def report(
     made = written.report
     for headline in made.headlines:
         say(f"{headline.suite} ({headline.title}): {headline.sentence}")
-    failed = sum(r.status != "done" for r in made.data.records)
+    failed = sum(r.status != "done" for r in made.data.runs)
     if not made.data.records:
         say(f"No sound record in {store!r}; `fretta run smoke --store {store}` makes some.")
     if failed:
@@ -51,7 +51,7 @@ def report(
     if made.figures_note:
         say(made.figures_note)
     say(
-        f"{written.page}: {len(made.data.records)} runs, {len(made.tables)} tables,"
+        f"{written.page}: {len(made.data.runs)} runs, {len(made.tables)} tables,"
         f" {len(made.figures)} figures, {len(written.files)} files"
     )
 

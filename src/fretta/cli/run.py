@@ -13,13 +13,21 @@ from .carry import carry_out
 from .data import Root
 from .specs import (
     Device,
+    Fit,
     Jobs,
+    Mean,
+    Model,
+    NumClasses,
+    Size,
+    Std,
     Threads,
+    Weights,
     Where,
     check_file,
     data_spec,
+    find_input,
+    jobs_of,
     known_methods,
-    model_spec,
     settings_of,
     source_spec,
 )
@@ -62,7 +70,7 @@ def run(
 
     chosen = load_suite(suite).restricted(method, seed, limit, case)
     options = Options(threads, device, workers, checkpoint)
-    carry_out(chosen.title, chosen.jobs(data), store, jobs, ray, force, options)
+    carry_out(chosen.title, jobs_of(chosen, data), store, jobs, ray, force, options)
 
 
 def tune(
@@ -127,9 +135,7 @@ def tune(
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Option(help="A source model (digits, FILE with card) or timm:NAME, ...")
-    ],
+    model: Model,
     data: Annotated[
         str, typer.Option(help="A data set (pacs, digits, ...) or a folder of class folders.")
     ],
@@ -137,8 +143,8 @@ def evaluate(
     root: Annotated[
         Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights for timm:NAME and the like.")] = None,
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
+    weights: Weights = None,
+    num_classes: NumClasses = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Hyper-parameter, as lr=1e-3 (several times).")
     ] = None,
@@ -155,9 +161,10 @@ def evaluate(
     batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
-    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
-    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    fit: Fit = None,
     source: Annotated[
         str | None, typer.Option(help="Data set of source images, for methods that need some.")
     ] = None,
@@ -169,14 +176,17 @@ def evaluate(
 ) -> None:
     """Evaluate methods on one data set and keep the results in the store."""
     from ..execute import Options
+    from ..models.opening import open_model
     from ..suite import one_off
 
     if severity is not None and corruption is None:
         raise ConfigError(f"--severity {severity} has no effect without --corruption; give both")
     known_methods(method)
+    opened = open_model(model, weights, num_classes, root=root)
+    how = find_input(opened, size, mean, std, fit)
     suite = one_off(
-        model=model_spec(model, weights, num_classes, size, mean, std),
-        data=data_spec(data, corruption, severity or 5, size),
+        model={**opened.as_case(), "preprocessing": how},
+        data=data_spec(data, corruption, severity or 5, opened.net, how),
         methods={name: settings_of(set_ or []) for name in method},
         protocol={
             "order": order,
@@ -185,10 +195,10 @@ def evaluate(
             **({"limit": limit} if limit is not None else {}),
             **({"domains": domain} if domain else {}),
         },
-        source=source_spec(source, size),
+        source=source_spec(source, how),
     )
     base = Path(data) if Path(data).is_dir() and root is None else root
-    carry_out(suite.title, suite.jobs(base), store, jobs, None, force, Options(threads, device))
+    carry_out(suite.title, jobs_of(suite, base), store, jobs, None, force, Options(threads, device))
 
 
 def results(

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import DataError
-from ..streams.images import Decoding, decode
+from ..models.preprocessing import Decoding
+from ..streams.images import decode
 from .arriving import PATIENCE
 
 AHEAD = 2  # batches that wait decoded
@@ -155,7 +156,7 @@ def _gathered(names: list[str], images: list[Image]) -> Group:
     stacked = np.stack(arrays) if arrays else np.zeros((0, 1, 1, 3), np.uint8)
     return Group(
         names,
-        torch.from_numpy(stacked).permute(0, 3, 1, 2),
+        torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous(),
         kept,
         {i: note for i, (pixels, note) in enumerate(images) if pixels is not None and note},
         {i: note for i, (pixels, note) in enumerate(images) if pixels is None},
@@ -166,18 +167,24 @@ def read_batches(
     paths: Iterable[str], how: Decoding, size: int, workers: int = 2
 ) -> Iterator[tuple[list[int], Tensor]]:
     """(positions, uint8 images) of the files that can be read, in batches of about `size`."""
+    position = 0
+    for group in read_groups(paths, how, size, workers):
+        if group.kept:
+            yield [position + i for i in group.kept], group.pixels
+        position += len(group.names)
+
+
+def read_groups(
+    paths: Iterable[str], how: Decoding, size: int, workers: int = 2
+) -> Iterator[Group]:
+    """All files in groups of about `size`; the names are the paths."""
     listed = list(paths)
     with ThreadPoolExecutor(max(1, workers), "decode") as pool:
-        position = 0
         for batch in grouped(listed, size, len(listed)):
-            images = list(pool.map(lambda path: read_image(path, how), batch))
-            group = _gathered(batch, images)
-            if group.kept:
-                yield [position + i for i in group.kept], group.pixels
-            position += len(batch)
+            yield _gathered(batch, list(pool.map(lambda path: read_image(path, how), batch)))
 
 
-def refuse_unreadable(group: Group, where: str) -> None:
+def refuse_unreadable(group: Group, advice: str) -> None:
     """Without --skip-unreadable the first file that cannot be read ends the run."""
     if group.unreadable:
         from .listing import shown
@@ -187,6 +194,5 @@ def refuse_unreadable(group: Group, where: str) -> None:
         raise DataError(
             f"unreadable image {shown(group.names[first])}: {group.unreadable[first]}"
             + (f" (and {more} more in this batch)" if more else "")
-            + f"; everything before this batch is kept in {where}: repair or remove the file, or"
-            " go on with --resume --skip-unreadable"
+            + f"; {advice}"
         )

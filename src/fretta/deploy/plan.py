@@ -40,6 +40,7 @@ class Plan:
     head: str | None = None
     source: Path | None = None
     compare_source: bool = False
+    prior: Mapping[str, float] | None = None  # class -> share or count, for the verdict
     statistics: int = 512  # images for the running statistics of the exported model
     skip_unreadable: bool = False
     root: Path | None = None

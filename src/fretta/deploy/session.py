@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
@@ -17,6 +17,7 @@ from ..adapter import Adapter
 from ..errors import ConfigError, DataError, StoreError
 from ..estimate import Estimator
 from ..health import Health
+from ..methods import Source
 from . import checkpoint
 from .counting import count_batch
 from .feed import Feed, Group, grouped, refuse_unreadable
@@ -100,7 +101,7 @@ class Session:
         plan, opened = self.plan, self.opened
         self.health: Health | None = None
         self.adapter: Adapter = open_adapter(plan, opened, self._note)
-        self.estimator = Estimator()
+        self.estimator = Estimator(prior=opened.prior)
         self.tally, csv, jsonl = Tally(), 0, 0
         if before is not None:
             check_same(before["decisive"], self.decisive, plan.out)
@@ -129,8 +130,8 @@ class Session:
             "complete": outcome is not None and outcome.complete,
             "plan": {k: str(v) if isinstance(v, os.PathLike) else v for k, v in _plain(self.plan)},
             "decisive": self.decisive,
-            "preprocessing": self.opened.intake.preprocessing.to_json(),
-            "decoding": asdict(self.opened.intake.decoding),
+            "preprocessing": self.opened.preprocessing.to_json(),
+            "decoding": asdict(self.opened.decoding),
             "hyperparameters": self.adapter.hyperparameters,
         }
         if outcome is not None:
@@ -161,7 +162,9 @@ class Session:
                 f"none of {self.tally.files:,} files could be read: nothing to adapt to"
             )
         outcome.resumed_at = self.resumed_at
-        outcome.estimate = asdict(self.estimator.result())
+        outcome.estimate = self.estimator.result()
+        outcome.names = self.opened.labels.names
+        outcome.why_source = self._why_source()
         outcome.exported = self._export()
         outcome.seconds = time.monotonic() - begin
         text = page(self.plan, self.opened, self.adapter, outcome)
@@ -170,6 +173,11 @@ class Session:
         if ended:
             (self.plan.out / CHECKPOINT).unlink(missing_ok=True)
         return outcome
+
+    def _why_source(self) -> str:
+        if isinstance(self.adapter.method, Source):
+            return "nothing was adapted"
+        return "the guard set adaptation aside" if self.adapter.safe else ""
 
     def _export(self) -> Exported | None:
         """The weights; None where the method cannot be written down as weights."""
@@ -194,11 +202,14 @@ class Session:
         left = None if opened.total is None else opened.total - self.tally.files
         names = self._remaining(names_of(opened, plan, stop), self.tally.files, self.tally.chain)
         groups = grouped(names, plan.batch_size, left)
-        how = opened.intake.decoding
-        with Feed(groups, opened.listing.path, how, plan.workers, stop) as feed:
+        with Feed(groups, opened.listing.path, opened.decoding, plan.workers, stop) as feed:
             while (group := feed.take(self.stopped)) is not None:
                 if not plan.skip_unreadable:
-                    refuse_unreadable(group, str(plan.out))
+                    refuse_unreadable(
+                        group,
+                        f"everything before this batch is kept in {plan.out}: repair or remove the"
+                        " file, or go on with --resume --skip-unreadable",
+                    )
                 self._batch(group)
                 self.on_batch(self.tally)
                 if time.monotonic() - self.saved >= self.pause:
@@ -229,7 +240,7 @@ class Session:
         self.whole = True
 
     def _predict(self, group: Group) -> Predicted:
-        x = self.opened.intake.apply(group.pixels, self.opened.device)
+        x = self.opened.preprocessing.apply(group.pixels, self.opened.device)
         logits = self.adapter(x).float().cpu()
         rows = torch.arange(len(x))
         if not (self.plan.compare_source or self.opened.truth):
@@ -256,4 +267,4 @@ class Session:
 
 
 def _plain(plan: Plan) -> list[tuple[str, Any]]:
-    return [(k, dict(v) if k == "hyperparameters" else v) for k, v in vars(plan).items()]
+    return [(k, dict(v) if isinstance(v, Mapping) else v) for k, v in vars(plan).items()]

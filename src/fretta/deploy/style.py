@@ -23,6 +23,7 @@ polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}
 polyline.line{stroke:var(--line)}circle.line{fill:var(--line)}
 polyline.reference{stroke:var(--soft);stroke-dasharray:5 4}circle.reference{fill:var(--soft)}
 line.mark{stroke:var(--mark);stroke-width:1;vector-effect:non-scaling-stroke;opacity:.7}
+.wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--rule);overflow-wrap:anywhere}

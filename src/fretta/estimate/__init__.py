@@ -16,12 +16,17 @@ image at a time, so if its answers are more alike within a batch than across nei
 so are the labels. Batch statistics remove what the images of a batch have in common; a model whose
 answers have lost it has lost accuracy.
 
+Without a prior the classes are taken for nearly balanced. Where they look uneven, nothing is said
+to help. Where labels are known, `Measured` has the last word.
+
 docs/estimate.md says how well this works, and when it does not.
 """
 
 from __future__ import annotations
 
+from .balance import Dominant
 from .estimator import Estimator, estimate
+from .paired import Measured
 from .values import Estimate, combine
 
-__all__ = ["Estimate", "Estimator", "combine", "estimate"]
+__all__ = ["Dominant", "Estimate", "Estimator", "Measured", "combine", "estimate"]

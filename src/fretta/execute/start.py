@@ -36,7 +36,8 @@ def run_jobs(
         find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)
-    _adopt(plan.there, store)
+    for record in plan.renamed:
+        store.put(record)
     done = Done(skipped=len(plan.there))
 
     def tell(event: Event) -> None:
@@ -58,17 +59,3 @@ def run_jobs(
         records = run_here(plan.todo, store, settings, tell)
     done.records.extend(records)
     return done
-
-
-def _adopt(jobs: list[Job], store: Store) -> None:
-    """A run that a search did before the suite asked for it takes the suite's tags.
-
-    How its settings were chosen stays with it: a number tuned on target labels remains marked.
-    """
-    for job in jobs:
-        record = store.get(job.run.key)
-        if record is None or not record.tags.get("suite", "").endswith("/tune"):
-            continue
-        if not job.tags.get("suite", "").endswith("/tune"):
-            record.tags = {**job.tags, "tuning": record.tags.get("tuning", "")}
-            store.put(record)

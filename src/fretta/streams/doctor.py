@@ -15,6 +15,7 @@ import numpy as np
 from ..corruptions import CORRUPTIONS
 from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
 from ..errors import ConfigError, DataError, FrettaError
+from ..models.preprocessing import Decoding
 from .arrays import check_array, find_cifar, find_cifar_c, read_labels
 from .cifar import read_batch, read_classes
 from .datasets import check_name, dataset_options
@@ -24,7 +25,7 @@ from .domain import Domain, Unreadable
 from .domainsets import find_domains, open_folder
 from .folders import agree, file_domain, listed, scan, visible_files
 from .imagenetc import CLASSES, find_corruptions, find_imagenet
-from .images import EXTENSIONS, Decoding, decode
+from .images import EXTENSIONS, decode
 from .known import CIFAR, CIFAR_IMAGES, DOMAIN_SETS, SEVERITIES
 
 LEVELS = ("ok", "warn", "error")

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ConfigError, DataError, FrettaWarning
+from ..models.preprocessing import Decoding
 from .domain import Domain, ImageFiles
-from .images import EXTENSIONS, Decoding
+from .images import EXTENSIONS
 
 VERIFY = ("warn", "error", "off")
 _LISTED = 8  # names shown in a message before it says "and n more"
