@@ -90,6 +90,8 @@ class _Folder:
                 names = {e.name for e in entries if not e.name.startswith(".")}
         except FileNotFoundError:
             names = set()
+        except NotADirectoryError as error:
+            raise StoreError(f"{str(self.root)!r} is a file; a store is a folder") from error
         return sorted(names | {f"{key}.json" for key in self._packed(folder)})
 
     def remove(self, name: str) -> None:
@@ -159,7 +161,14 @@ class Store:
     def check(self) -> None:
         """Raise now rather than after the first run if nothing can be written here."""
         probe = f"records/.probe-{uuid.uuid4().hex}"
-        self._files.write(probe, b"probe")
+        try:
+            self._files.write(probe, b"probe")
+        except StoreError as error:
+            reason = getattr(error.__cause__, "strerror", None) or error
+            raise StoreError(
+                f"cannot write to the store {self.where!r}: {reason}; give a folder that can be"
+                " written to, or a URL"
+            ) from error
         self._files.remove(probe)
 
     def keys(self) -> list[str]:

@@ -116,7 +116,7 @@ def adapt(
         str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads that decode images.")] = 2,
-    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
+    checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import Plan, Session

@@ -70,8 +70,10 @@ def compare(
         str, typer.Option(help="Of the data set: continual, independent, mixed, ...")
     ] = "continual",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images (per domain of a data set).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Images (per domain of a data set).")
+    ] = None,
     size: Size = None,
     mean: Mean = None,
     std: Std = None,

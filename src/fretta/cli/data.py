@@ -11,7 +11,9 @@ from ..errors import ConfigError
 from .app import say
 from .progress import bar
 
-Root = Annotated[Path | None, typer.Option("--data", help="Where the data is; else FRETTA_DATA.")]
+Root = Annotated[
+    Path | None, typer.Option("--data", "--root", help="Where the data is; else FRETTA_DATA.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,10 +44,13 @@ def doctor(
 def severities(text: str) -> list[int]:
     """ "5", "1,3" or "1-5"."""
     try:
-        low, _, high = text.partition("-")
-        return list(range(int(low), int(high) + 1)) if high else [int(s) for s in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--severity {text!r}; write 5, 1,3 or 1-5") from error
+        low, dash, high = text.partition("-")
+        found = list(range(int(low), int(high) + 1)) if dash else [int(s) for s in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or any(s not in range(1, 6) for s in found):
+        raise ConfigError(f"--severity {text!r}; write 5, 1,3 or 1-5")
+    return found
 
 
 def corrupt(
@@ -55,7 +60,7 @@ def corrupt(
         str, typer.Option(help="Names with commas between; all: the 15, extra: the other four.")
     ] = "all",
     severity: Annotated[str, typer.Option(help="5, 1,3 or 1-5.")] = "1-5",
-    jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the noise; results do not depend on --jobs.")] = 0,
     skip_unreadable: Annotated[
         bool, typer.Option(help="Leave out images that cannot be read, and list them.")
@@ -68,7 +73,7 @@ def corrupt(
         summary = corrupt_folder(
             src,
             dst,
-            corruption.split(","),
+            [name.strip() for name in corruption.split(",") if name.strip()],
             severities(severity),
             seed=seed,
             jobs=jobs,
@@ -94,14 +99,18 @@ def train(
         str | None,
         typer.Option(help="Weights to start from: a file, efficientnet-lite0, pretrained."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over digits or CIFAR.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Steps on domain sets.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
-    seed: Annotated[int, typer.Option()] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images per domain, for a trial.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that decode images.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over digits or CIFAR.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Steps on domain sets.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="Images per domain and step.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate.")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=2, help="Images per domain, for a trial.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False,
 ) -> None:

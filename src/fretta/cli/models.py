@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_methods() -> None:
-    """The methods: what each does, needs, and costs per batch (F forwards, B backwards)."""
+    """List the methods: what each does, needs, and costs per batch (F: forward, B: backward)."""
     from ..methods import REGISTRY
 
     rows = table("method", "passes", "needs", "what it does")

@@ -58,7 +58,7 @@ def report(
 
 def watch(
     store: Records = "results",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
     suite: Suite = None,
     paper: Paper = True,
     browser: Annotated[

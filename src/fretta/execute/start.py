@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from ..errors import ConfigError
+from ..parts.compute import find_device
 from ..records import Job, Record
 from ..store import Store
 from .local import run_here
@@ -31,14 +30,15 @@ def run_jobs(
     force      repeat what is there
     """
     if parallel < 1:
-        raise ConfigError(f"jobs={parallel!r} cannot work; use at least 1 process")
-    _check_device((options or Options()).device)
+        raise ConfigError(f"parallel={parallel!r} cannot work; use at least 1 process")
+    settings = options or Options()
+    if settings.device is not None:
+        find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)
     for record in plan.renamed:
         store.put(record)
     done = Done(skipped=len(plan.there))
-    settings = options or Options()
 
     def tell(event: Event) -> None:
         if on_event is not None:
@@ -59,11 +59,3 @@ def run_jobs(
         records = run_here(plan.todo, store, settings, tell)
     done.records.extend(records)
     return done
-
-
-def _check_device(name: str | None) -> None:
-    """A device that is not there is an error now, not a failure of every run."""
-    try:
-        torch.empty(0, device=name or "cpu")
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {name!r} cannot be used: {error}") from error

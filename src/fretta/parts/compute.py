@@ -56,6 +56,17 @@ with torch.autocast("cpu", torch.bfloat16):
 """
 
 
+def find_device(name: str | None = None) -> torch.device:
+    """The device of that name, tried out. Without a name: a GPU if there is one, else the CPU."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={name!r} cannot be used here: {reason}") from error
+    return device
+
+
 def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_format | None:
     """The memory format of convolutions and images; None leaves both as they come.
 

@@ -188,12 +188,9 @@ def _count(what: str, seen: int, known: int) -> Finding:
 def _left_out(domains: list[Domain], folders: list[Path]) -> Iterator[Finding]:
     """Files below the folders that are in no domain: of another kind, or beside the classes."""
     used = {path for domain in domains for path in domain.paths or []}
-    found = sorted(path for folder in folders for path in visible_files(folder))
-    images: list[str] = []
-    others: list[str] = []
-    for path in found:
-        if path not in used:
-            (images if path.lower().endswith(EXTENSIONS) else others).append(path)
+    found = sorted({path for folder in folders for path in visible_files(folder)} - used)
+    images = [path for path in found if path.lower().endswith(EXTENSIONS)]
+    others = [path for path in found if not path.lower().endswith(EXTENSIONS)]
     if images:
         text = f"{_images(len(images))} left out, not in the folder of a class: {listed(images)}"
         yield Finding("warn", text)

@@ -63,12 +63,12 @@ def data_root(root: str | Path | None, what: str) -> Path:
     given = root if root is not None else os.environ.get("FRETTA_DATA")
     if not given:
         raise DataError(
-            f"no place to look for {what}: no root was given and FRETTA_DATA is not set; pass "
-            "root= (on the command line --data) or set FRETTA_DATA to the folder that holds it"
+            f"no place to look for {what}: give root= (--root on the command line), or set"
+            " FRETTA_DATA, to the folder that holds it"
         )
     path = Path(given).expanduser()
     if not path.is_dir():
-        origin = "the root given" if root is not None else "FRETTA_DATA"
+        origin = "the folder given" if root is not None else "FRETTA_DATA"
         raise DataError(
             f"{what} was looked for in {path} ({origin}), which "
             f"{'is not a folder' if path.exists() else 'does not exist'}"
