@@ -66,7 +66,7 @@ def test_check_says_why_not() -> None:
         (["check", "digits", "--model", "digits"], "give the model once"),
         (["check", "digits", "--num-classes", "3"], "--num-classes 3"),
         (["check", "timm:resnet18", "--weights", "no.pt"], "no weights file"),
-        (["check", "timm:resnet18", "--head", "x"], "head='x' is not a module"),
+        (["check", "timm:resnet18", "--head", "x"], "--head x is not a module"),
     ],
 )
 def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) -> None:
