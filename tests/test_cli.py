@@ -48,7 +48,7 @@ def test_check_says_why_not() -> None:
     [
         (["check", "resnet18"], "is not understood"),
         (["check", "timm:resnet18", "--weights", "no.pt"], "no weights file"),
-        (["check", "timm:resnet18", "--head", "x"], "head='x' is not a module"),
+        (["check", "timm:resnet18", "--head", "x"], "--head x is not a module"),
     ],
 )
 def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) -> None:

@@ -106,6 +106,5 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
     if Need.SOURCE in method.needs and source is None:
         hint = f"; without any, {method.without_source}" if method.without_source else ""
         raise NeedError(
-            f"{method.key} needs unlabelled source images: give source=, an iterable of image"
-            f" batches{hint}"
+            f"{method.key} needs unlabelled source images: give batches of them with source={hint}"
         )

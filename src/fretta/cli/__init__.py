@@ -8,6 +8,7 @@ from itertools import zip_longest
 from ..errors import FrettaError
 from . import adapt, analyze, bench, compare, data, demo, models, report, run
 from .app import app, fail
+from .words import in_options, show_warnings_in_a_line
 
 __all__ = ["app", "main"]
 
@@ -23,11 +24,12 @@ bench.register(app)
 
 
 def main() -> None:
-    """Entry point: errors that fretta raises on purpose end in one line, not in a traceback."""
+    """Entry point: errors that fretta raises on purpose end in one line that names options."""
+    show_warnings_in_a_line(sys.argv[1:])
     try:
         app(with_ray_address(sys.argv[1:]))
     except FrettaError as error:
-        fail(str(error))
+        fail(in_options(str(error), sys.argv[1:]))
         sys.exit(2)
 
 

@@ -21,6 +21,7 @@ from .specs import (
     Weights,
     find_input,
 )
+from .words import in_options
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +76,7 @@ def check(
     found = (
         f"{seen.head} ({seen.features} features)"
         if seen.head
-        else f"not found: {seen.head_problem}"
+        else f"not found: {in_options(seen.head_problem, ['check'])}"
     )
     say(f"model     {model} ({seen.model}, {seen.parameters:,} parameters)")
     say(f"images    {images}")
@@ -84,7 +85,8 @@ def check(
     say(f"norms     {norms}\n")
     rows = table("method", "fits", "note")
     for row in seen.fits:
-        rows.add_row(row.method, "[green]yes[/]" if row.fits else "[red]no[/]", escape(row.note))
+        fits = "[green]yes[/]" if row.fits else "[red]no[/]"
+        rows.add_row(row.method, fits, escape(in_options(row.note, ["check"])))
     console.print(rows)
 
 
