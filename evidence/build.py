@@ -61,6 +61,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "estimate-ranks": estimates.ranks_table,
     "estimate-errors": estimates.errors_table,
     "estimate-others": estimates.others_table,
+    "estimate-uneven": estimates.uneven_table,
     "guard-laboratory": guards.laboratory_table,
     "guard-fresh": guards.fresh_table,
     "guard-healthy": guards.healthy_table,

@@ -173,7 +173,8 @@ def estimate_table(evidence: Evidence) -> str:
         low, high, change = (100 * bn[k] for k in ("low", "high", "change"))
         true = 100 * (bn["accuracy"] - source["accuracy"])
         inside = "yes" if low <= true <= high else "**no**"
-        rows.append([domain, bn["verdict"], f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
+        said = bn.get("without_labels", bn["verdict"])
+        rows.append([domain, said, f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
         rows[-1] += [f"{true:+.1f}", inside]
     return markdown(["PACS, bn", "verdict", "estimated change", "true", "inside"], rows)
 

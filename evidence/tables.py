@@ -86,7 +86,7 @@ def _seeds(row: Sequence[Series]) -> str:
 
 
 def variants_table(evidence: Evidence) -> str:
-    """Released minus paper, paired over seeds, on every benchmark."""
+    """Released minus paper, on every benchmark."""
     rows = []
     there = {
         name: (suite, case)

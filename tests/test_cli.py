@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 import fretta
 from commands import fretta as run_command
 from commands import fretta_alone
 from fretta.cli import with_ray_address
+from fretta.models.load import ASSETS
 
 
 def test_list() -> None:
@@ -35,6 +39,17 @@ def test_check() -> None:
     assert all(" yes " in row for row in rows.values())
 
 
+def test_check_takes_what_adapt_takes(tmp_path: Path) -> None:
+    """A model of the package, a weights file with its card; as argument or as option."""
+    by_name = run_command("check", "digits").stdout
+    assert "linear (64 features)" in by_name
+    assert "images    squash to 32×32" in by_name
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(ASSETS / f"digits{suffix}", tmp_path / f"mine{suffix}")
+    by_file = run_command("check", "--model", str(tmp_path / "mine.safetensors")).stdout
+    assert by_file.splitlines()[1:] == by_name.splitlines()[1:]
+
+
 def test_check_says_why_not() -> None:
     out = run_command("check", "torchvision:squeezenet1_1", "--size", "64").stdout
     assert "norms     none" in out
@@ -47,6 +62,9 @@ def test_check_says_why_not() -> None:
     ("arguments", "message"),
     [
         (["check", "resnet18"], "is not understood"),
+        (["check"], "give the model once"),
+        (["check", "digits", "--model", "digits"], "give the model once"),
+        (["check", "digits", "--num-classes", "3"], "--num-classes 3"),
         (["check", "timm:resnet18", "--weights", "no.pt"], "no weights file"),
         (["check", "timm:resnet18", "--head", "x"], "--head x is not a module"),
     ],

@@ -12,17 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 from typer.testing import CliRunner
 
 import fretta
 from fretta.cli import app
+from fretta.compat import import_timm
 from fretta.errors import ConfigError, FrettaError
 from fretta.models import Card, load, load_source, write_card
 from fretta.models.cards import sha256
 from fretta.models.preprocessing import Preprocessing, find_preprocessing
 from fretta.run import open_model
 from fretta.store import Store
+from fretta.streams.images import decode
 from fretta.suite import load_suite
 
 CLASSES = ["owl", "cat", "dog"]  # not sorted, as in a model trained elsewhere
@@ -32,18 +35,17 @@ HOW = {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.3], "size": 24}
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
     """Images of 48 × 20; some have a turn in their EXIF tag, some are transparent."""
-    image = pytest.importorskip("PIL.Image")
     random = np.random.RandomState(0)
     for number in range(15):
         place = tmp_path / "images" / CLASSES[number % 3]
         place.mkdir(parents=True, exist_ok=True)
         pixels = np.kron(random.randint(0, 256, (5, 12, 4)), np.ones((4, 4, 1))).astype(np.uint8)
         if number % 5 == 4:
-            image.fromarray(pixels).save(place / f"{number}.png")
+            Image.fromarray(pixels).save(place / f"{number}.png")
         else:
-            tags = image.Exif()
+            tags = Image.Exif()
             tags[0x0112] = 6 if number % 5 == 3 else 1
-            image.fromarray(pixels[:, :, :3]).save(place / f"{number}.png", exif=tags)
+            Image.fromarray(pixels[:, :, :3]).save(place / f"{number}.png", exif=tags)
     return tmp_path / "images"
 
 
@@ -170,9 +172,25 @@ def test_gaps_of_a_card_are_filled_by_the_library() -> None:
     net.fretta_card = Card("timm:test_resnet", 3, [], {}, HOW, {}, 0)  # type: ignore[assignment]
     found = find_preprocessing(net, "timm:test_resnet", fit=None)
     assert (found.size, found.mean) == (24, (0.5, 0.4, 0.3))
-    assert found.crop_ratio == net.pretrained_cfg["crop_pct"]  # type: ignore[index, union-attr]
+    assert found.decoding().short_side == int(24 / net.pretrained_cfg["crop_pct"])  # type: ignore[index, union-attr]
     assert found.origin.startswith("size, mean, std: the card; fit, interpolation: timm")
     assert "crop_ratio" not in find_preprocessing(net, "timm:test_resnet", fit="squash").to_json()
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "test_resnet"])
+def test_pixels_are_those_of_timm(wide: Path, name: str) -> None:
+    """Exactly: files that need no turn and are not transparent, through timm's own transform."""
+    net = load(f"timm:{name}")
+    found = find_preprocessing(net, f"timm:{name}")
+    data = import_timm().data
+    theirs = data.create_transform(**data.resolve_data_config({}, model=net))
+    for file in sorted(wide.glob("*/*[0-2].png")):
+        with Image.open(file) as image:
+            expected = theirs(image.convert("RGB"))
+        ours = found.apply(
+            torch.from_numpy(decode(str(file), found.decoding())).permute(2, 0, 1)[None]
+        )
+        assert torch.allclose(ours[0], expected, atol=1e-6)
 
 
 def test_suites_say_what_they_do(wide: Path, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def answer(rows: Iterable[Compared], names: Sequence[str] = ()) -> str:
 
 
 def _named(row: Compared, measured: Measured) -> str:
-    return f"{measured_text(measured)}, by {row.method}"
+    return f"{measured_text(measured)}, with {row.method}"
 
 
 def _ties(best: Compared, others: list[Compared]) -> str:

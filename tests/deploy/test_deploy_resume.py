@@ -32,11 +32,11 @@ def run(plan: Plan, **options: Any) -> Outcome:
     "changes",
     [
         {},
+        {"compare_source": True, "prior": {"ant": 0.5}},
         {"method": "g-fret", "hyperparameters": {}},
         {"method": "sar", "hyperparameters": {}, "guard": "reset"},
         {"guard": "none"},
         {"hyperparameters": {"lr": 30.0}},  # the guard has much to do
-        {"compare_source": True},
     ],
 )
 def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: Any) -> None:
@@ -119,6 +119,7 @@ def stopped_run(make: Make, **changes: Any) -> None:
         ({"batch_size": 16}, "batch_size: 8, now 16"),
         ({"limit": 10}, "count: 44, now 10"),
         ({"guard": "none"}, "guard"),
+        ({"prior": {"ant": 0.5}}, "prior: None, now {'ant': 0.5}"),
     ],
 )
 def test_other_settings_are_refused(plan: Make, changes: Any, said: str) -> None:

@@ -269,3 +269,29 @@ def test_a_run_that_two_suites_share_belongs_to_both(
     assert again is not None
     assert again.tags == record.tags
     assert store.details(job.run.key) is not None
+
+
+def test_a_packed_store_says_the_same(job: Job, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in range(3):
+        record = synthetic(job)
+        record.key = f"{number:020d}"
+        store.put(record, {"batches": [number]} if number else None)
+    before = list(store.records())
+    assert store.pack() == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["details.jsonl.gz", "records.jsonl"]
+    packed = Store(tmp_path)
+    assert list(packed.records()) == before
+    assert [packed.details(r.key) for r in before] == [None, {"batches": [1]}, {"batches": [2]}]
+    # single files beside the pack win, and the next pack takes them in
+    newer = replace(before[0], tags={**before[0].tags, "label": "newer"})
+    packed.put(newer)
+    assert packed.get(newer.key) == newer
+    assert packed.pack() == 3
+    assert list(Store(tmp_path).records()) == [newer, *before[1:]]
+    # an edited line is noticed like an edited file
+    path = tmp_path / "records.jsonl"
+    path.write_text(path.read_text().replace('"newer"', '"older"'))
+    damaged: list[str] = []
+    assert list(Store(tmp_path).records(damaged)) == before[1:]
+    assert len(damaged) == 1

@@ -405,13 +405,13 @@ def test_two_data_sets_are_never_averaged() -> None:
     ]
     setups = setups_of(records)
     assert {s.note: s.domains for s in setups} == {
-        "officehome": ["art"],
-        "pacs": ["cartoon", "photo"],
+        "officehome; art": ["art"],
+        "pacs; cartoon, photo": ["cartoon", "photo"],
     }
 
 
 def test_a_table_is_named_by_what_its_runs_have_in_common() -> None:
-    """Not by the first of its domains."""
+    """Not by the first of its domains: `lite0 (domains cartoon)` was a mean of two."""
     records = [
         record(
             "bn",
@@ -424,7 +424,10 @@ def test_a_table_is_named_by_what_its_runs_have_in_common() -> None:
         )
         for domain, limit in (("art", None), ("cartoon", 1024), ("photo", 1024))
     ]
-    assert {s.title for s in setups_of(records)} == {"lite0 (all images)", "lite0 (limit 1024)"}
+    assert {s.title for s in setups_of(records)} == {
+        "lite0 (all images; art)",
+        "lite0 (limit 1024; cartoon, photo)",
+    }
 
 
 def test_the_title_of_ones_own_suite() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from ..deploy.html import (
@@ -13,7 +14,7 @@ from ..deploy.html import (
     table,
 )
 from ..deploy.listing import shown
-from ..estimate.words import HOW_MEASURED, points, reason, unevenness, verdict
+from ..estimate.words import how_measured, points, reason, unevenness, verdict
 from .tables import DASH
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def note_on(rows: list[Compared], level: float) -> str:
     meant = f"low to high is meant to hold {100 * level:g} % of the time"
     if _measured(rows):
         return (
-            f"Measured with labels, in points of accuracy; {meant}. {HOW_MEASURED} Last but one:"
-            " what would have been said without labels."
+            f"Measured with labels, in points of accuracy; {meant}. {how_measured(level)} The"
+            " column 'without labels' has what would have been said without them."
         )
     return f"Estimated without labels, in points of accuracy; {meant}."
 
@@ -136,7 +137,7 @@ def _settings(rows: list[Compared], facts: dict[str, Any]) -> list[list[str]]:
         ["data", str(facts["data"])],
         ["images", str(facts["images"])],
         *(
-            [f"settings of {row.method}", str(row.hyperparameters)]
+            [f"settings of {row.method}", json.dumps(row.hyperparameters)]
             for row in rows
             if row.hyperparameters
         ),

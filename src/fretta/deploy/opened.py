@@ -67,7 +67,6 @@ class Opened:
             "weights": self.digest,
             "files": None if self.stream is not None else hashlib.sha256(names).hexdigest(),
             "count": self.total,
-            "prior": self.prior,
             "labels": hashlib.sha256(repr(self.labels.names).encode()).hexdigest(),
             "device": self.device.type,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..adapter import Adapter
-from ..estimate.words import HOW_MEASURED
+from ..estimate.words import how_measured
 from .curves import Watched, picture, read_health, short
 from .html import bullets, class_table, document, e, percent, section, share_table, table
 from .listing import shown
@@ -84,10 +84,10 @@ def _help(outcome: Outcome) -> str:
         return ""
     first, *rest = (line[:1].upper() + line[1:] + "." for line in lines)
     parts = [f"<p><b>{e(first)}</b></p>", *(f"<p>{e(line)}</p>" for line in rest)]
-    if outcome.measured is not None:
+    if (measured := outcome.measured) is not None:
         note = (
             f"Measured on {t.source_labelled:,} images whose folders name their classes:"
-            f" {t.gained:,} answers gained, {t.lost:,} lost. {HOW_MEASURED}"
+            f" {t.gained:,} answers gained, {t.lost:,} lost. {how_measured(measured.level)}"
         )
     elif outcome.only_source:
         note = f"All of {t.compared:,} predictions that were compared are the source model's."

@@ -9,8 +9,8 @@ So the adapted model is asked too, although batch statistics even its answers ou
 uneven if the source model calls one of them far more often than its share of a balanced stream, and
 
     the adapted model does so too, or
-    it still calls it as often as that share, and is less sure of its answers than the source model:
-    what seems to help is then only that the classes are taken for balanced.
+    it still does so a little, and is less sure of its answers than the source model: what seems to
+    help is then only that the classes are taken for balanced.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 
 from .sums import Array
 
-# Far more often: by a twentieth of the images, which confusions explain, and by one standard
-# deviation of a sampled share. docs/estimate.md has the false alarms and the misses.
+# A little: by one standard deviation of a sampled share. Far more often: by a twentieth of the
+# images on top, which confusions explain. docs/estimate.md has the false alarms and the misses.
 CONFUSED = 0.05
 DOUBT = 1.0
 
@@ -43,8 +43,9 @@ def dominant_class(source: Array, adapted: Array, surer: bool) -> Dominant | Non
     """
     images, even = source.sum(), 1 / len(source)
     shares = np.stack([source, adapted]) / images
-    much = even + CONFUSED + DOUBT * math.sqrt(even * (1 - even) / images)
-    suspect = (shares[0] > much) & (shares[1] > (much if surer else even))
+    more = even + DOUBT * math.sqrt(even * (1 - even) / images)
+    much = more + CONFUSED
+    suspect = (shares[0] > much) & (shares[1] > (much if surer else more))
     if not suspect.any():
         return None
     number = int(np.where(suspect, shares.sum(0), 0).argmax())

@@ -9,10 +9,6 @@ from .paired import Measured
 from .values import Estimate
 
 HELPS = {True: "helps", False: "hurts", None: "cannot tell"}
-HOW_MEASURED = (
-    "Interval for paired proportions after Agresti and Min, exact McNemar test; a verdict needs"
-    " p below 1 - level."
-)
 UNCHANGED = "no change"  # no prediction differs from the source model's
 
 
@@ -53,6 +49,13 @@ def estimated_text(estimate: Estimate, names: Sequence[str]) -> str:
     if word == "collapsed":
         return text + "the adapted model collapsed, it predicts far fewer classes"
     return text + (word if estimate.helps is None else f"adapting {word}")
+
+
+def how_measured(level: float) -> str:
+    return (
+        "Interval for paired proportions after Agresti and Min, exact McNemar test; a verdict needs"
+        f" p below {1 - level:g}."
+    )
 
 
 def measured_text(measured: Measured) -> str:

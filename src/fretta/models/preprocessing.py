@@ -188,6 +188,7 @@ def input_std(net: nn.Module) -> tuple[float, ...] | None:
 
 # ---- finding it ----------------------------------------------------------------------------------
 
+TIMM = "timm's configuration of the model"
 _SHOWN = ("size", "fit", "interpolation", "mean", "std")
 _KEYS = (*_SHOWN, "crop_ratio")
 
@@ -220,6 +221,8 @@ def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing
         )
     if facts["fit"] != "crop":
         facts.pop("crop_ratio", None)
+    elif origins.get("crop_ratio") == TIMM:  # timm rounds the short side down
+        facts["crop_ratio"] = facts["size"] / int(facts["size"] / facts["crop_ratio"] + 1e-6)
     found = Preprocessing(**facts, origin=_origin(origins))
     attach_preprocessing(net, found)
     return found
@@ -239,7 +242,7 @@ def _of_library(net: nn.Module, spec: str) -> tuple[dict[str, Any], str]:
     source, _, name = spec.partition(":")
     timm = getattr(net, "pretrained_cfg", None)
     if isinstance(timm, Mapping) and timm.get("mean") and timm.get("input_size"):
-        return _timm(timm), "timm's configuration of the model"
+        return _timm(timm), TIMM
     if source == "hf":
         return _hugging_face(Path(name)), "preprocessor_config.json"
     if source == "torchvision":

@@ -139,10 +139,21 @@ def _tell_apart(setups: list[Setup]) -> None:
         common = [{k: v for k, v in each[0].items() if k not in mixed} for each in runs]
         differences = differing(common)
         rest = "all images" if any("order_options.limit" in d for d in differences) else "default"
-        notes = [text_of(d) or rest for d in differences]
+        texts = [text_of(d) or (rest if any(differences) else "") for d in differences]
+        notes = [
+            "; ".join(filter(None, [text, _domains(s, same)]))
+            for s, text in zip(same, texts, strict=True)
+        ]
         for number, (setup, note) in enumerate(zip(same, notes, strict=True)):
             again = notes[:number].count(note)
-            setup.note = f"{note}, {again + 1}" if again else note
+            setup.note = f"{note} ({again + 1})" if again else note
+
+
+def _domains(setup: Setup, others: list[Setup]) -> str:
+    """Which domains a mean is over, where each is a case and other tables have others."""
+    if not setup.cases or all(set(s.domains) == set(setup.domains) for s in others):
+        return ""
+    return ", ".join(setup.domains) if len(setup.domains) <= 4 else f"{len(setup.domains)} domains"
 
 
 def _circumstances(record: Record) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from .places import free, spread
 
 SMALL, NORMAL = 9.2, 10.2  # px
 LINE = 11.5  # px between names
+LONGEST = 18  # letters of a name along an axis
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Canvas:
         above: bool = False,
     ) -> None:
         """Names instead of numbers along an axis."""
-        short = short_names(names, 18)
+        short = short_names(names, LONGEST)
         shown = [short[n] for n in names]
         if axis == "x":
             side = "left" if above else "right"
@@ -185,7 +186,7 @@ class Canvas:
         ax.set_xlim(0, self.width - left)
         ax.set_ylim(14.0 * (len(names) + 1), 0)
         self.text(ax, self.width - left - 2, 7, head, ha="right", alpha=0.75)
-        short = short_names(names, 12)
+        short = short_names(names, 10)  # beside it the number
         for row, (name, series) in enumerate(names.items(), 1):
             look, y = style(name), 14.0 * row + 7
             self.line(ax, [0, 9, 18], [y, y, y], look, series, 1.5)

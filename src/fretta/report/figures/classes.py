@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..data import ReportData
 from ..palette import BLUE, RED
 from .base import WIDTH, Figure, Value, plain
-from .canvas import Canvas
+from .canvas import LONGEST, Canvas
 from .panels import Panel, class_names, summed
 
 MOST = 11  # methods
@@ -95,12 +95,15 @@ def _signed(value: float) -> str:
 
 def _top(names: Iterable[str]) -> float:
     """Room above the matrix: numbers lie flat, names are slanted."""
-    return 40 if max(map(len, names)) <= 2 else 96
+    return 40 if max(map(len, names)) <= 2 else 90
 
 
 def _paint(canvas: Canvas, change: dict[str, NDArray[np.float64]], shown: dict[int, str]) -> None:
     top_px = _top(shown.values())
-    ax = canvas.axes(64, top_px, WIDTH - 64 - 8, 19 * len(change))
+    left = 12 + 5.6 * min(LONGEST, max(map(len, change)))
+    last = list(shown.values())[-1]  # slanted, it reaches beyond its column
+    right = 8 if top_px == 40 else max(8.0, 4 * min(LONGEST, len(last)) - 8)
+    ax = canvas.axes(left, top_px, WIDTH - left - right, 19 * len(change))
     canvas.blank(ax)
     table = np.array([values[list(shown)] for values in change.values()])
     top = max(float(np.nanmax(np.abs(table))), 1e-9)

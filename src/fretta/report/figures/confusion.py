@@ -61,7 +61,7 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
         rows=rows,
         series=[],
         paint=lambda canvas: _paint(canvas, there, names),
-        height=290 if _named(names) else 256,
+        height=276 if _named(names) else 256,
     )
 
 
