@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
-from fretta.cli import main
+from commands import fretta
 from fretta.store import Store
 from test_results import record
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an empty folder, a file and a store of two long-named runs."""
-    monkeypatch.chdir(tmp_path)
+def place(tmp_path: Path) -> Path:
+    """A folder with an empty folder, a file and a store of long-named runs."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.txt").write_text("hello")
     store = Store(tmp_path / "store")
@@ -25,13 +23,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store.put(record(label, 0, 0.5, suite="a-suite-of-a-long-name" * 2, case="a/case" * 8))
         store.put(record(label, 1, 0.5, suite="b", case="c"))
     return tmp_path
-
-
-def fretta(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", ["fretta", *shlex.split(line)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
 
 
 NUMBERS = """
@@ -73,79 +64,65 @@ NAMES = [
     ("run nosuite", "digits"),  # says which there are
     ("run smoke --method nope", "tent"),
     ("run smoke --store file.txt", "file.txt"),
-    ("run smoke --device nope", "nope"),
-    ("tune smoke --method tent --rule nope", "label-free"),
-    ("tune smoke --method source --rule oracle", "no hyper-parameters"),
+    ("run smoke --device nope", "--device nope"),
+    ("tune smoke --method tent --rule nope", "--rule nope"),
+    ("tune smoke --method source --rule oracle", "--grid"),
     ("tune smoke --method tent --rule oracle --grid lr", "--grid"),
     ("tune smoke --method tent --rule oracle --product --optuna 3", "--optuna"),
     ("tune smoke --method tent --rule oracle --out empty", "--out"),
     ("evaluate --model digits --data digits --method nope", "--method"),
     ("evaluate --model digits --data digits --method bn --severity 3", "--corruption"),
-    ("evaluate --model digits --data digits --method eata", "source"),
+    ("evaluate --model digits --data digits --method eata", "--source"),
     ("evaluate --model digits --data pacs --method bn", "--root"),
     ("analyze redundancy --method nope", "--method"),
-    ("analyze redundancy --device nope", "nope"),
+    ("analyze redundancy --device nope", "--device nope"),
     ("bench-steps --methods ''", "--methods"),
-    ("bench-steps cifar:resnet20 --device nope --methods bn", "nope"),
+    ("bench-steps cifar:resnet20 --device nope --methods bn", "--device nope"),
+    ("compare --model digits --data digits --methods ''", "--methods"),
+    ("compare --model digits --data digits --device nope", "--device nope"),
+    ("adapt --model digits --data pictures --out o --device nope", "--device nope"),
+    ("check cifar:resnet20 --head nope --size 32", "--head nope"),
+    ("doctor nope", "officehome"),
     ("corrupt empty file.txt", "is a file"),
-    ("corrupt empty out --corruption ''", "corruption"),
+    ("corrupt empty out --corruption ''", "--corruption"),
     ("results gone", "fretta run"),
     ("results file.txt", "folder"),
     ("results store --suite nope", "a-suite-of-a-long-name"),
     ("results store --out x.txt", ".csv"),
     ("results store --out empty --format csv", "--out"),
-    ("run smoke --ray 127.0.0.1:abc", "abc"),
+    ("run smoke --ray 127.0.0.1:abc", "'abc'"),
 ]
 
 
 @pytest.mark.parametrize("line", NUMBERS.strip().splitlines())
-def test_a_value_out_of_range_names_its_option(
-    line: str,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert fretta(line, monkeypatch) == 2
-    assert line.split()[-2] in capsys.readouterr().err
+def test_a_value_out_of_range_names_its_option(line: str, place: Path) -> None:
+    out = fretta(*line.split(), cwd=place)
+    assert out.returncode == 2
+    assert line.split()[-2] in out.stderr
 
 
 @pytest.mark.parametrize(("line", "told"), NAMES)
-def test_a_wrong_name_is_told(
-    line: str,
-    told: str,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_wrong_name_is_told(line: str, told: str, place: Path) -> None:
     if "--ray" in line:
         pytest.importorskip("ray")
-    assert fretta(line, monkeypatch) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert told in error
-    assert "suite 'evaluate'" not in error  # nobody wrote such a suite
+    out = fretta(*shlex.split(line), cwd=place)
+    assert out.returncode == 2
+    assert out.stderr.startswith("error: ")
+    assert out.stderr.count("\n") == 1
+    assert told in out.stderr
+    assert "suite 'evaluate'" not in out.stderr  # nobody wrote such a suite
 
 
-def test_without_arguments_there_is_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fretta("", monkeypatch) == 2
-    out, err = capsys.readouterr()
-    assert "Usage" in out + err
-    assert "doctor" in out + err
+def test_without_arguments_there_is_help() -> None:
+    out = fretta()
+    assert out.returncode == 2
+    assert "Usage" in out.stdout + out.stderr
+    assert "doctor" in out.stdout + out.stderr
 
 
 @pytest.mark.parametrize("level", ["methods", "runs", "domains"])
-def test_a_row_of_a_piped_table_is_a_line(
-    level: str,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    fretta(f"results store --level {level}", monkeypatch)
-    lines = capsys.readouterr().out.splitlines()
+def test_a_row_of_a_piped_table_is_a_line(level: str, place: Path) -> None:
+    lines = fretta("results", "store", "--level", level, cwd=place, columns=40).stdout.splitlines()
     assert len(lines) == 1 + 4
     assert len([line for line in lines if "g-fret" in line]) == 2  # grep finds whole rows
     long = [line for line in lines if "hyperparameter8" in line]
@@ -153,19 +130,13 @@ def test_a_row_of_a_piped_table_is_a_line(
     assert all("hyperparameter0" in line for line in long)
 
 
-def test_a_results_file_says_its_format(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fretta("results store --out x.csv", monkeypatch)
+def test_a_results_file_says_its_format(place: Path) -> None:
+    assert fretta("results", "store", "--out", "x.csv", cwd=place).stdout == ""
     assert (place / "x.csv").read_text().startswith("suite,case,method")
-    assert capsys.readouterr().out == ""
 
 
-def test_every_command_says_what_it_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    fretta("--help", monkeypatch)
-    listed = re.findall(r"^│ ([a-z][a-z-]+) +(\S.*?) *│$", capsys.readouterr().out, re.M)
+def test_every_command_says_what_it_does() -> None:
+    out = fretta("--help", columns=200).stdout
+    listed = re.findall(r"^│ ([a-z][a-z-]+) +(\S.*?) *│$", out, re.M)
     assert len(listed) == 16
     assert all(text[0].isupper() and text[-1] in ".?" for _, text in listed)

@@ -164,7 +164,7 @@ class Suite:
         for entry, seed in itertools.product(self.methods, protocol["seeds"]):
             needs_source = _needs_source(entry.name)
             if needs_source and case.source is None:
-                how = "the case source = {...}" if self.written else "source="
+                how = "the case source={...}" if self.written else "source="
                 raise SuiteError(f"{where}{entry.name} needs source images; give {how}")
             run = Run(
                 data=case.data,

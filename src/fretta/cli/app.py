@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.table import Table
 
@@ -57,13 +57,20 @@ def after_interrupt(name: str | None, arguments: list[str]) -> str:
     return text + (" (--force would begin again)" if text and "--force" in arguments else "")
 
 
+class _Console(Console):
+    @property
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)
+
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console(width=None if sys.stdout.isatty() else WIDE)
+console = _Console()
 
 
 def fail(message: str, kind: str = "error") -> None:

@@ -15,11 +15,9 @@ from ..errors import ConfigError, StoreError
 from .app import console, say, table
 from .images import Given, Images, from_data_set, from_files, source_images
 from .progress import bar
-from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input
+from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
 
 if TYPE_CHECKING:
-    import torch
-
     from ..compare import Compared
     from ..method import Method
 
@@ -103,13 +101,15 @@ def compare(
     from ..compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..models.opening import open_model
+    from ..parts.compute import find_device
 
     named = _isfrom_data_set(data)
     settings = _settings(methods, set_ or [])
+    known_methods(list(settings), "--methods")
     given_prior = None if prior is None else read_prior(prior)
     _check_out(out)
     opened = open_model(model, weights, num_classes, root=root)
-    place = _device(device)
+    place = find_device(device)
     net = opened.net.to(place)
     how = find_input(opened, size, mean, std, fit)
     say(f"images  {how.text()}")
@@ -140,15 +140,6 @@ def compare(
     if out is not None:
         facts = {"model": model, "data": data, "prior": shares, "answer": answer(rows, names)}
         _write(out, rows, images, {**facts, "images": how.text()})
-
-
-def _device(name: str | None) -> torch.device:
-    import torch
-
-    try:
-        return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name!r} cannot be used: {error}") from error
 
 
 # ---- what the user said -------------------------------------------------------------------------

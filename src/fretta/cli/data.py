@@ -10,6 +10,7 @@ import typer
 from ..errors import ConfigError
 from .app import say
 from .progress import bar
+from .words import in_options
 
 Root = Annotated[
     Path | None, typer.Option("--data", "--root", help="Where the data is; else FRETTA_DATA.")
@@ -36,7 +37,7 @@ def doctor(
     with bar("reading images") as advance:
         report = examine(name, data, progress=advance)
     for line in report.lines():
-        say(line)
+        say(in_options(line, ["doctor"]))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -24,6 +24,7 @@ from ..method import Need
 from ..methods import REGISTRY
 from ..models.opening import open_model
 from ..models.preprocessing import Decoding, Preprocessing, find_preprocessing
+from ..parts.compute import find_device
 from .arriving import entries
 from .feed import read_batches
 from .labels import Labels, count_classes, find_labels, truth_of
@@ -74,7 +75,7 @@ class Opened:
 def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
     """Find everything; a FrettaError says what is missing."""
     model = open_model(plan.model, plan.weights, plan.num_classes, plan.pretrained)
-    device = _device(plan.device)
+    device = find_device(plan.device)
     net = model.net.to(device)
     how = find_preprocessing(
         net, model.spec, size=plan.size, mean=plan.mean, std=plan.std, fit=plan.fit
@@ -109,15 +110,6 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         stream=stream,
         remarks=remarks,
     )
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {name} cannot be used: {error}") from error
-    return device
 
 
 def _listing(plan: Plan) -> Listing:

@@ -63,8 +63,8 @@ def data_root(root: str | Path | None, what: str) -> Path:
     given = root if root is not None else os.environ.get("FRETTA_DATA")
     if not given:
         raise DataError(
-            f"no place to look for {what}: give root= (--root on the command line), or set"
-            " FRETTA_DATA, to the folder that holds it"
+            f"no place to look for {what}: give root=, or set FRETTA_DATA, to the folder that holds"
+            " it"
         )
     path = Path(given).expanduser()
     if not path.is_dir():

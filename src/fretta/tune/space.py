@@ -41,8 +41,6 @@ def make_space(
         space = paper_space(method)
         if not space:
             fields = REGISTRY[method].field_names()
-            if not fields:
-                raise ConfigError(f"{method} has no hyper-parameters, so there is nothing to tune")
             raise ConfigError(
                 f"{method} has none of {', '.join(GRIDS)}, so there is nothing of the paper's grids"
                 f" to tune; give grid= over its own hyper-parameters: {', '.join(fields)}"
