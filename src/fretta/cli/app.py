@@ -59,7 +59,7 @@ def after_interrupt(name: str | None, arguments: list[str]) -> str:
 
 class _Console(Console):
     @property
-    def size(self) -> ConsoleDimensions:
+    def size(self) -> ConsoleDimensions:  # type: ignore[misc]  # nobody sets it
         found = super().size
         return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)
 
