@@ -46,6 +46,7 @@ def test_a_model_that_returns_a_dict(plan: Make, tmp_path: Path) -> None:
     for one in (expected, found):
         done = CliRunner().invoke(app, words(one), catch_exceptions=False)
         assert done.exit_code == 0
+        assert "'bn' with --set alpha=0.25" in done.output  # batches of 8 are small
     for name in ("predictions.csv", "adapted.safetensors"):
         assert (found.out / name).read_bytes() == (expected.out / name).read_bytes()
     line = ["check", found.model, "--size", "16"]

@@ -27,6 +27,7 @@ from .specs import (
     numbers,
     settings_of,
 )
+from .words import in_options
 
 if TYPE_CHECKING:
     from ..deploy import Outcome
@@ -165,7 +166,7 @@ def adapt(
             stopped=lambda: bool(received),
             on_start=show.start,
             on_batch=show.batch,
-            on_remark=lambda text: say(f"note: {text}"),
+            on_remark=lambda text: say(f"note: {in_options(text, ['adapt'])}"),
         )
         outcome = session.run()
     _tell(outcome)
