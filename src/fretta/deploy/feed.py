@@ -10,6 +10,7 @@ import os
 import queue
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -168,11 +169,18 @@ def read_batches(
 ) -> Iterator[tuple[list[int], Tensor]]:
     """(positions, uint8 images) of the files that can be read, in batches of about `size`."""
     listed = list(paths)
+    batches = deque(grouped(listed, size, len(listed)))
     with ThreadPoolExecutor(max(1, workers), "decode") as pool:
-        position = 0
-        for batch in grouped(listed, size, len(listed)):
-            images = list(pool.map(lambda path: read_image(path, how), batch))
-            group = _gathered(batch, images)
+
+        def submit() -> tuple[list[str], list[Future[Image]]]:
+            batch = batches.popleft()
+            return batch, [pool.submit(read_image, path, how) for path in batch]
+
+        position, following = 0, submit() if batches else None
+        while following is not None:
+            batch, tasks = following
+            group = _gathered(batch, [task.result() for task in tasks])
+            following = submit() if batches else None  # decoded while this one is looked at
             if group.kept:
                 yield [position + i for i in group.kept], group.pixels
             position += len(batch)

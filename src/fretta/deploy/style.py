@@ -18,7 +18,10 @@ h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
 .tiles span,small,figcaption{color:var(--soft);font-size:.85rem}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(17rem,1fr));gap:1rem}
 figure{margin:0;background:var(--panel);border-radius:.5rem;padding:.7rem}
-svg{display:block;width:100%;height:7rem}
+svg{display:block;width:100%;height:auto}
+svg text{font-size:11px;fill:var(--soft)}
+.grid{stroke:var(--rule);stroke-width:1}
+.axis{fill:none;stroke:var(--before);stroke-width:1}
 polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}
 polyline.line{stroke:var(--line)}circle.line{fill:var(--line)}
 polyline.reference{stroke:var(--soft);stroke-dasharray:5 4}circle.reference{fill:var(--soft)}

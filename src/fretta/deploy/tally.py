@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SPREAD = 512  # images, spread over the whole run, on which the exported model is checked
+SPREAD = 256  # images, spread over the whole run, on which the exported model is checked
 SHOWN = 50  # unreadable files that are listed by name
 
 
