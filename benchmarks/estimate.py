@@ -29,7 +29,7 @@ from written import write
 import fretta
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.locate import find_weights
+from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
 from fretta.parts.redundancy import redundancy
 from fretta.streams import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset

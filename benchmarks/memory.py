@@ -1,4 +1,4 @@
-"""What `fretta.memory.keep_memory` saves: steps with and without it, in turns, in one process.
+"""What `keep_memory` saves: steps with and without it, in turns, in one process.
 
     python benchmarks/memory.py --model timm:tf_efficientnet_lite0 --size 160 --batch-size 128
 
@@ -16,7 +16,7 @@ import torch
 from written import write
 
 import fretta
-from fretta.memory import keep_memory
+from fretta._util.memory import keep_memory
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from fretta.tune.values import Rule
+from fretta.experiment.tune.values import Rule
 
 from . import estimates, guards, pages, speed, tables, tuning
 from .claims import claims_table, claims_text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fretta.experiment.results import mean_and_deviation
 from fretta.report.significance import Series, rank
 from fretta.report.tables.table import DASH, show
 from fretta.report.tables.text import mark_sign
-from fretta.results import mean_and_deviation
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fretta.experiment.records import Record
 from fretta.methods import REGISTRY
-from fretta.records import Record
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "evidence"

@@ -13,9 +13,9 @@ import pytest
 
 from commands import fretta, fretta_alone
 from fretta.errors import ConfigError, StoreError
-from fretta.records import Job, Place, Record, Run
-from fretta.results import by_method, export, mean_and_deviation, rows_of, select
-from fretta.store import Store
+from fretta.experiment.records import Job, Place, Record, Run
+from fretta.experiment.results import by_method, export, mean_and_deviation, rows_of, select
+from fretta.experiment.store import Store
 
 
 def record(label: str, seed: int, accuracy: float | None, **tags: str) -> Record:

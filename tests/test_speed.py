@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.bench import bench, count, floor_step, peak_bytes
 from fretta.errors import ConfigError, FrettaWarning
+from fretta.experiment.bench import bench, count, floor_step, peak_bytes
 from fretta.models import load
 from fretta.parts import compute, optim
 from nets import TIGHT, batches, build, grid, rounding_noise

@@ -14,8 +14,7 @@ from PIL import Image
 from fretta.corruptions import CORRUPTIONS, corrupt
 from fretta.corruptions.extras import read_rgb
 from fretta.errors import ConfigError, DataError
-from fretta.writing import cifar as write_cifar
-from fretta.writing import corrupt_folder
+from fretta.streams import corrupt_folder, write_cifar
 
 LABELS = [3, 1, 4, 1, 5, 9]
 

@@ -17,11 +17,11 @@ from executor_parts import ONE, small_jobs
 from rich.console import Console
 from typer.testing import CliRunner
 
+from fretta._util.processes import ignoring_interrupts
 from fretta.cli import live
 from fretta.cli.app import Commands, after_interrupt
-from fretta.execute import Event, run_jobs
-from fretta.processes import ignoring_interrupts
-from fretta.store import Store
+from fretta.experiment.execute import Event, run_jobs
+from fretta.experiment.store import Store
 
 SRC = Path(__file__).parents[2] / "src"
 

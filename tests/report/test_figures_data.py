@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from figure_parts import full, mechanism, put, redundancy
 
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.figures import Figure, figures, left_out, svg
 from fretta.report.figures import mechanism as steps
@@ -21,7 +22,6 @@ from fretta.report.figures.places import spread
 from fretta.report.figures.severity import beyond, by_corruption, by_method
 from fretta.report.figures.time import Span, rolling, spans_of
 from fretta.report.palette import KNOWN, colour, style
-from fretta.store import Store
 
 
 @pytest.fixture

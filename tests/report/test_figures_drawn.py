@@ -9,10 +9,10 @@ from xml.etree import ElementTree as Tree
 import pytest
 from figure_parts import HOSTILE, full, mechanism, put, redundancy, tsne
 
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.figures import figures, png, svg, svg_file
 from fretta.report.palette import INK
-from fretta.store import Store
 
 SVG = "{http://www.w3.org/2000/svg}"
 

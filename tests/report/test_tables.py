@@ -16,7 +16,7 @@ from synthetic import (
     shift_records,
 )
 
-from fretta.records import Record, joined_tags
+from fretta.experiment.records import Record, joined_tags
 from fretta.report.build import build
 from fretta.report.data import ReportData
 from fretta.report.glance import headline

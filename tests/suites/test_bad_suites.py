@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import SuiteError
-from fretta.suite import load_suite, parse_suite
+from fretta.experiment.suite import load_suite, parse_suite
 
 GOOD = """
 title = "Good"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fretta.train.augment import (
+from fretta.experiment.train.augment import (
     colour_jitter,
     generator_for,
     gray,
@@ -20,7 +20,7 @@ from fretta.train.augment import (
     random_resized_crop,
     shift_hue,
 )
-from fretta.train.data import rows
+from fretta.experiment.train.data import rows
 
 
 def pixels(n: int = 4, height: int = 6, width: int = 6) -> Tensor:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fretta.errors import ConfigError, MissingExtraError, SuiteError
-from fretta.store import Store
-from fretta.suite import MethodEntry, Suite, parse_suite
-from fretta.tune import Rule, fragment, tune
+from fretta.experiment.store import Store
+from fretta.experiment.suite import MethodEntry, Suite, parse_suite
+from fretta.experiment.tune import Rule, fragment, tune
 
 GRID = {"lr": [1e-4, 1e-3, 1e-2, 1e-1]}
 

@@ -18,7 +18,7 @@ from .progress import bar
 from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
 
 if TYPE_CHECKING:
-    from ..compare import Compared
+    from ..estimate.compare import Compared
     from ..method import Method
 
 COLUMNS = (
@@ -97,8 +97,8 @@ def compare(
     workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
-    from ..compare import answer
-    from ..compare import compare as run
+    from ..estimate.compare import answer
+    from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..models.opening import open_model
     from ..parts.compute import find_device
@@ -225,7 +225,7 @@ def _print(rows: list[Compared], names: list[str], level: float) -> None:
 
 
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
-    from ..files import replace_file
+    from .._util.files import replace_file
     from .compare_page import page
 
     names = images.labels.names

@@ -5,20 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..deploy.html import (
-    class_table,
-    document,
-    e,
-    section,
-    share_table,
-    table,
-)
+from ..deploy.html import class_table, document, e, section, share_table, table
 from ..deploy.listing import shown
 from ..estimate.words import how_measured, points, reason, unevenness, verdict
 from .tables import DASH
 
 if TYPE_CHECKING:
-    from ..compare import Compared
+    from ..estimate.compare import Compared
     from .images import Images
 
 LISTED = 50  # unreadable files

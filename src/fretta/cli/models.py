@@ -9,18 +9,7 @@ from rich.markup import escape
 
 from ..errors import ConfigError
 from .app import console, say, table
-from .specs import (
-    MODEL,
-    Fit,
-    Head,
-    Mean,
-    NumClasses,
-    Pretrained,
-    Size,
-    Std,
-    Weights,
-    find_input,
-)
+from .specs import MODEL, Fit, Head, Mean, NumClasses, Pretrained, Size, Std, Weights, find_input
 from .words import in_options
 
 

@@ -14,10 +14,10 @@ from .app import say
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..experiment.records import Job
+    from ..experiment.suite import Suite
     from ..models.opening import OpenedModel
     from ..models.preprocessing import Preprocessing
-    from ..records import Job
-    from ..suite import Suite
 
 Where = Annotated[str, typer.Option("--store", help="Folder or fsspec URL of the results.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Worker processes on this machine.")]

@@ -16,7 +16,7 @@ import torch
 from ..adapter import Adapter
 from ..errors import ConfigError, DataError, StoreError
 from ..estimate import Estimator
-from ..health import Health
+from ..guard import Health
 from ..methods import Source
 from . import checkpoint
 from .counting import count_batch

@@ -17,8 +17,8 @@ from typing import Any, Protocol, cast
 
 from torch import nn
 
+from .._util.files import replace_file
 from ..errors import ConfigError, FrettaWarning, WeightsError
-from ..files import replace_file
 
 FORMAT = "fretta-card/1"
 TOLERANCE = 1e-4  # of mean and std; 0.485 written as 0.4850 is the same, 0.4914 is not

@@ -13,15 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
 from .compute import autocasting
-from .features import (
-    captured,
-    capturing,
-    check_linear,
-    find_head,
-    find_logits,
-    flat,
-    logits_of,
-)
+from .features import captured, capturing, check_linear, find_head, find_logits, flat, logits_of
 from .norm import (
     affine_names,
     contiguous_when_frozen,

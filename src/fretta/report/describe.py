@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..records import Record, canonical
+from ..experiment.records import Record, canonical
 
 # What a reader must know before believing a number, and how the tables say it.
 DIRTY = "uncommitted code"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...results import mean_and_deviation
+from ...experiment.results import mean_and_deviation
 from ..palette import style
 from .base import WIDTH, Figure, Value, plain
 from .canvas import Canvas

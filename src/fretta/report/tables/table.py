@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...results import mean_and_deviation
+from ...experiment.results import mean_and_deviation
 from ..significance import Ranking, Series, rank
 
 DASH = "–"
