@@ -98,7 +98,7 @@ def page(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
 
 
 def _methods(rows: list[Compared], names: list[str], level: float) -> str:
-    return table(*table_of(rows, names)) + f"<p>{e(note_on(rows, level))}</p>"
+    return table(*table_of(rows, names), short=True) + f"<p>{e(note_on(rows, level))}</p>"
 
 
 def _balance(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
