@@ -32,6 +32,7 @@ evidence: $(READY)  ## every run behind docs/evidence.md; FRETTA_DATA says where
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'import fretta.compat; fretta.compat.install()'
 	touch $(READY)
 
 clean:

@@ -68,7 +68,7 @@ def layouts(rounds: int) -> dict[str, float]:
     for name, pixels, batch in NETWORKS:
         net, x = fretta.models.load(name), torch.randn(batch, 3, pixels, pixels)
         works = {
-            layout: _step(fretta.adapt(net, "tent", layout=layout), x)
+            layout: _step(fretta.adapt(net, "tent", compute=fretta.Compute(layout=layout)), x)
             for layout in ("contiguous", "channels_last")
         }
         found = in_turns(works, rounds)
@@ -84,7 +84,10 @@ def _step(adapter: fretta.Adapter, x: torch.Tensor) -> Callable[[], object]:
 
 def compiled(rounds: int) -> None:
     net, x = fretta.models.load("cifar:resnet20"), torch.randn(32, 3, 32, 32)
-    plain, fast = fretta.adapt(net, "tent"), fretta.adapt(net, "tent", compile="inductor")
+    plain, fast = (
+        fretta.adapt(net, "tent"),
+        fretta.adapt(net, "tent", compute=fretta.Compute(compile="inductor")),
+    )
     start = time.perf_counter()
     fast(x)
     print(f"compiling a ResNet-20: {time.perf_counter() - start:.0f} s")

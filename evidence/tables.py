@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fretta.report.significance import Series, rank
 from fretta.report.tables.table import DASH, show
+from fretta.report.tables.text import mark_sign
 from fretta.results import mean_and_deviation
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
@@ -19,12 +20,12 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(series: Series, mark: str = "") -> str:
-    """Mean ± sample deviation over seeds; bold is the best, † all that cannot be told from it."""
+    """Mean ± sample deviation over seeds; bold is the highest, † what cannot be told from it."""
     if not series:
         return DASH
     middle, deviation = mean_and_deviation([100 * s.value for s in series.values()])
     text = show(middle, "percent", deviation)
-    return {"best": f"**{text}**", "tie": f"**{text}**†", "top": f"**{text}**‡"}.get(mark, text)
+    return f"**{text}**" if mark == "best" else text + mark_sign(mark)
 
 
 def points(first: Series, second: Series) -> str:
@@ -85,7 +86,7 @@ def _seeds(row: Sequence[Series]) -> str:
 
 
 def variants_table(evidence: Evidence) -> str:
-    """Released minus paper, paired over seeds, on every benchmark."""
+    """Released minus paper, on every benchmark."""
     rows = []
     there = {
         name: (suite, case)

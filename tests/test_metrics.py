@@ -82,10 +82,11 @@ def test_overflow_is_a_dash_not_a_sentinel() -> None:
 
 
 def test_details_hold_what_figures_need() -> None:
-    found = details([outcome(label=[0, 1, 1], predicted=[0, 1, 0])], ["fog"], classes=3)
+    found = details([outcome(label=[0, 1, 1], predicted=[0, 1, 0])], ["fog"], ["cat", "dog", "eel"])
+    assert found["classes"] == ["cat", "dog", "eel"]
     assert found["confusion"] == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
     assert found["domains"][0]["class_seen"] == [1, 2, 0]
     assert found["domains"][0]["class_right"] == [1, 1, 0]
     assert sum(found["domains"][0]["bin_count"]) == 3
     assert found["batches"]["right"] == [2]
-    assert details([outcome(label=[0])], ["fog"], classes=1000)["confusion"] is None
+    assert details([outcome(label=[0])], ["fog"], ["x"] * 1000)["confusion"] is None

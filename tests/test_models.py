@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +186,27 @@ def test_any_bytes_called_pt_are_refused(seed: int, tmp_path: Path) -> None:
     file.write_bytes(start + bytes(chance.randrange(256) for _ in range(60)))
     with pytest.raises(WeightsError, match=r"refused|cannot be read|not a state dict|holds a"):
         fretta.models.load("cifar:resnet20", weights=file, num_classes=10)
+
+
+def test_factories_are_found_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with python -m; the fretta script has its own folder on the path, not the user's."""
+    elsewhere = [p for p in sys.path if Path(p or ".").resolve() != Path.cwd()]
+    monkeypatch.setattr(sys, "path", elsewhere)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"'shop'; .*current folder.*PYTHONPATH"):
+        fretta.models.load("shop:net")
+    Path("shop.py").write_text(
+        "from torch import nn\n\ndef net():\n    import shelf\n\n    return shelf.layer()\n"
+    )
+    Path("shelf.py").write_text("from torch import nn\n\ndef layer():\n    return nn.Identity()\n")
+    importlib.invalidate_caches()
+    assert isinstance(fretta.models.load("shop:net"), nn.Identity)
+    Path("wants.py").write_text("import no_such_thing\n")
+    importlib.invalidate_caches()
+    with pytest.raises(ConfigError, match="wants more: No module named 'no_such_thing'") as caught:
+        fretta.models.load("wants:net")
+    assert "PYTHONPATH" not in str(caught.value)
+    for name in ("shop", "shelf"):
+        sys.modules.pop(name)

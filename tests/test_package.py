@@ -17,7 +17,8 @@ SOURCE = ROOT / "src" / "fretta"
 
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
-    ["errors", "files", "memory"],
+    ["errors"],
+    ["_util", "files", "memory", "processes"],
     ["compat", "parts", "records", "provenance", "shape"],
     ["method", "corruptions", "models", "metrics", "store", "results"],
     ["methods", "streams", "report"],
@@ -25,13 +26,15 @@ LAYERS = [
     ["health"],
     ["guard"],
     ["adapter", "train"],
-    ["inspection", "api", "export", "estimate"],
+    ["inspection", "api", "export", "estimate", "loop"],
+    ["evaluation"],
     ["run"],
     ["compare", "deploy", "analysis", "bench"],
     ["suite"],
     ["execute"],
     ["tune"],
     ["cli"],
+    ["__main__"],
 ]
 
 
@@ -88,6 +91,24 @@ def test_reading_results_loads_no_torch() -> None:
     assert loaded_by("import fretta.results, fretta.store, fretta.cli", "torch") == "[]"
 
 
+def test_a_plain_import_loads_nothing_heavy() -> None:
+    assert loaded_by("import fretta; dir(fretta)", "torch numpy safetensors") == "[]"
+
+
+def test_what_the_pages_write_is_there_after_a_plain_import() -> None:
+    """`fretta.guard.Guard(...)`, `from fretta.streams import ...`: in README, docs, docstrings."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *SOURCE.rglob("*.py")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    imports = set(re.findall(r"^\s*(from fretta[\w.]* import [\w, ]+)", text, re.M))
+    spoken = r"(?<!from )(?<!import )\bfretta(?:\.[A-Za-z]\w+)+(?![\w./-])"
+    names = {name for name in re.findall(spoken, text) if not name.endswith((".yml", ".toml"))}
+    assert len(imports) > 20
+    assert "fretta.guard.Guard" in names
+    first = ["import fretta", "fretta.corruptions.corrupt", "fretta.streams.make_stream"]
+    code = "\n".join([*first, *sorted(names), *sorted(imports)])
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_changelog_names_the_version() -> None:
     headings = re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == fretta.__version__
@@ -126,6 +147,6 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     conformance = str(ROOT / "tests" / "test_conformance.py")
     report = run(
         *("-m", "pytest", conformance, "-q", "-p", "no:cacheprovider", "--no-header"),
-        *("-k", "pseudo and not timm and not hf", "-c", str(ROOT / "pyproject.toml")),
+        *("-k", "pseudo", "-m", "not slow", "-c", str(ROOT / "pyproject.toml")),
     )
-    assert int(re.search(r"(\d+) passed", report)[1]) > 15  # type: ignore[index]
+    assert int(re.search(r"(\d+) passed", report)[1]) >= 12  # type: ignore[index]

@@ -10,11 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import FrettaWarning, InputError, ModelError, NeedError
+from .errors import FrettaWarning, InputError, ModelError, NeedError, SmallBatchWarning
 from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
 from .parts.norm import affine_names, norm_layers
+
+# Test BN loses 2 to 5 points of accuracy at 16 images a batch, 4 to 10 at 8, 8 to 16 at 4; with a
+# quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
+SMALL_BATCH = 16
+NOISY_SHARE = 0.5
 
 
 def checked_batch(x: Any, model: Classifier) -> Tensor:
@@ -70,6 +75,17 @@ def caution_probabilities(logits: Tensor) -> None:
         )
 
 
+def caution_small_batch(x: Tensor, method: Method) -> None:
+    warnings.warn(
+        f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each batch,"
+        f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches"
+        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source"
+        " statistics, or 'source'",
+        SmallBatchWarning,
+        stacklevel=4,
+    )
+
+
 def private_copy(net: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(net)
@@ -87,12 +103,7 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
             " has none; use 'source', or 'tsd', which adapts all parameters"
         )
     if Need.SOURCE in method.needs and source is None:
-        hint = (
-            "; without any, 'eta' is the same method without its anchor"
-            if method.key == "eata"
-            else ""
-        )
+        hint = f"; without any, {method.without_source}" if method.without_source else ""
         raise NeedError(
-            f"{method.key} needs unlabelled source images: give source=, an iterable of image"
-            f" batches{hint}"
+            f"{method.key} needs unlabelled source images: give batches of them with source={hint}"
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .adapter import Adapter
-from .errors import FrettaError, FrettaWarning
+from .errors import FrettaError, FrettaWarning, SmallBatchWarning
 from .method import Need
 from .methods import REGISTRY
 from .parts.classifier import Classifier
@@ -92,9 +92,11 @@ def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:
             adapter.predict(x)
         except FrettaError as error:
             return Fit(key, False, str(error))
-    notes = [str(w.message) for w in caught if issubclass(w.category, FrettaWarning)]
+    # the batch is an example: its size says nothing about the batches to come
+    told = [w for w in caught if not issubclass(w.category, SmallBatchWarning)]
+    notes = [str(w.message) for w in told if issubclass(w.category, FrettaWarning)]
     if Need.SOURCE in needs:
-        notes.append("give unlabelled source images: source=")
+        notes.append("needs unlabelled source images")
     if adapter.adapted:
         notes.insert(0, f"adapts {len(adapter.adapted)} tensors")
     return Fit(key, True, "; ".join(notes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class Job:
 
     run: Run
     place: Place = Place()
-    tags: dict[str, str] = field(default_factory=dict)  # suite, case, label, tuning
+    tags: dict[str, Any] = field(default_factory=dict)  # as of a Record
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,6 +73,21 @@ class Job:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         return cls(Run(**data["run"]), Place(**data["place"]), dict(data["tags"]))
+
+
+def _sets(tags: Mapping[str, Any]) -> list[dict[str, Any]]:
+    own = {k: v for k, v in tags.items() if k != "also"}
+    return [own, *tags.get("also", [])]
+
+
+def joined_tags(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The tags of a run that several suites share; the second replace those of the same place."""
+    sets = {
+        (tags.get("suite"), tags.get("case"), tags.get("label")): tags
+        for tags in (*_sets(first), *_sets(second))
+    }
+    own, *also = sets.values()
+    return {**own, "also": also} if also else own
 
 
 @dataclass
@@ -98,7 +113,7 @@ class Record:
     run: dict[str, Any]
     key: str
     status: str  # "done" or "failed"
-    tags: dict[str, str]
+    tags: dict[str, Any]  # suite, title, case, label, tuning; "also": those of other suites
     rows: list[dict[str, Any]] = field(default_factory=list)  # one per domain
     overall: dict[str, Any] = field(
         default_factory=dict
@@ -106,6 +121,17 @@ class Record:
     settings: dict[str, Any] = field(default_factory=dict)  # hyper-parameters as used
     provenance: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+
+    def __repr__(self) -> str:
+        score = f", accuracy {self.overall['accuracy']:.1%}" if "accuracy" in self.overall else ""
+        return (
+            f"<Record {self.key}: {self.run['method']} on {self.run['data'].get('name')},"
+            f" seed {self.run['seed']}, {self.status}{score}>"
+        )
+
+    def in_suites(self) -> list[Record]:
+        """This record once for each suite, case and label that the run belongs to."""
+        return [replace(self, tags=tags) for tags in _sets(self.tags)]
 
     def to_bytes(self) -> bytes:
         """The file: canonical JSON whose last entry is the digest of all before it."""

@@ -25,10 +25,14 @@ def select(
     status: str | None = None,
     keys: set[str] | None = None,
 ) -> list[Record]:
-    """The records that match everything asked for; a method by its name or its label."""
+    """The records that match everything asked for; a method by its name or its label.
+
+    One that several suites share comes once for each.
+    """
     return [
         r
-        for r in records
+        for record in records
+        for r in record.in_suites()
         if (suite is None or r.tags.get("suite") == suite)
         and (case is None or r.tags.get("case") == case)
         and (method is None or method in (r.run["method"], r.tags.get("label")))

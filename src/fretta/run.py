@@ -6,7 +6,7 @@ import io
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pickle import UnpicklingError
 from typing import Any
 
@@ -17,11 +17,14 @@ from torch import Tensor, nn
 from .adapter import Adapter
 from .api import build_method
 from .errors import FrettaError, HeadError, ModelError, StateError
-from .method import Need
+from .evaluation import outcome_of
+from .loop import stream_through
+from .method import Method, Need
 from .methods import REGISTRY, Source
 from .metrics import overall, per_domain
 from .metrics.rows import details
 from .models import load
+from .models.preprocessing import attach_preprocessing
 from .parts.redundancy import redundancy
 from .provenance import PeakMemory, provenance
 from .records import Job, Outcome, Record, Run
@@ -39,36 +42,33 @@ def evaluate(
     start: int = 0,
 ) -> Iterator[tuple[Batch, Tensor, Outcome]]:
     """Predict and adapt along a stream. Labels meet logits here and never enter the adapter."""
-    waiting = time.perf_counter()
+    items = _prepared(stream, preprocessing, device, start)
+    for item, steps in stream_through({"": adapter}, items):
+        batch = item.batch
+        outcome = outcome_of(batch.number, batch.domains, batch.y, steps[""])
+        outcome.loading = item.loading
+        yield batch, item.x, outcome
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    batch: Batch
+    x: Tensor
+    loading: float  # seconds it took to read, corrupt and copy
+
+    @property
+    def reset(self) -> bool:
+        return self.batch.reset
+
+
+def _prepared(
+    stream: Stream, preprocessing: Preprocessing, device: torch.device | str, start: int
+) -> Iterator[_Prepared]:
+    begin = time.perf_counter()
     for batch in stream.batches(start):
-        if batch.reset:
-            adapter.reset()
         x = preprocessing.apply(batch.x, device)
+        yield _Prepared(batch, x, time.perf_counter() - begin)
         begin = time.perf_counter()
-        logits = adapter(x)
-        if logits.device.type == "cuda":
-            torch.cuda.synchronize(logits.device)
-        seconds = time.perf_counter() - begin
-        outcome = _outcome(batch, logits.float().cpu(), seconds, adapter.pass_rate)
-        outcome.loading = begin - waiting
-        yield batch, x, outcome
-        waiting = time.perf_counter()
-
-
-def _outcome(batch: Batch, logits: Tensor, seconds: float, pass_rate: float | None) -> Outcome:
-    log_p = logits.log_softmax(1)
-    confidence, predicted = log_p.exp().max(1)
-    return Outcome(
-        number=batch.number,
-        domain=np.asarray(batch.domains, dtype=np.int64),
-        label=batch.y.numpy(),
-        predicted=predicted.numpy(),
-        confidence=confidence.numpy(),
-        nll=-log_p.gather(1, batch.y[:, None])[:, 0].numpy(),
-        entropy=-(log_p.exp() * log_p).sum(1).numpy(),
-        seconds=seconds,
-        pass_rate=pass_rate,
-    )
 
 
 # ---- the parts of a run -------------------------------------------------------------------------
@@ -93,16 +93,17 @@ def open_stream(run: Run, root: str | None, workers: int = 0) -> Stream:
 
 def open_model(run: Run, weights: str | None) -> tuple[nn.Module, Preprocessing]:
     net = load(run.model["spec"], weights=weights, num_classes=run.model.get("num_classes"))
-    return net, Preprocessing.from_json(run.model["preprocessing"])
+    preprocessing = Preprocessing.from_json(run.model["preprocessing"])
+    attach_preprocessing(net, preprocessing)
+    return net, preprocessing
 
 
 def open_adapter(
     job: Job, net: nn.Module, preprocessing: Preprocessing, device: torch.device | str
 ) -> Adapter:
     run = job.run
-    settings = dict(run.hyperparameters)
-    if "std" in REGISTRY[run.method].field_names():  # TIPI: pixels to inputs, as the model is fed
-        settings.setdefault("std", list(preprocessing.std))
+    fields = Method.field_names()  # of every method: a case may set them for all of its methods
+    settings = {k: v for k, v in run.adapter.items() if k in fields} | run.hyperparameters
     method = build_method(run.method, settings)
     source = None
     if Need.SOURCE in REGISTRY[run.method].needs and run.source is not None:
@@ -112,7 +113,7 @@ def open_adapter(
         )
         source = (preprocessing.apply(batch.x, device) for batch in clean)
     head = run.model.get("head")
-    return Adapter(net, method, source=source, head=head, **run.adapter)
+    return Adapter(net, method, source=source, head=head, guard=run.adapter.get("guard"))
 
 
 # ---- one run ------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ def _run(
         "resumed_at": progress.resumed_at,
     }
     record.status = "done"
-    return details(progress.outcomes, names, len(stream.dataset.classes))
+    return details(progress.outcomes, names, stream.dataset.classes)
 
 
 def _last_batches(stream: Stream) -> dict[int, str]:

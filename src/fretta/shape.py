@@ -45,7 +45,13 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "std": list,
         "size": int,
     },
-    "adapter": {"steps": int, "episodic": bool, "predict": str, "guard": str},
+    "adapter": {
+        "steps": int,
+        "episodic": bool,
+        "predict": str,
+        "reset_every": int,
+        "guard": str,
+    },
 }
 
 _WORDS: dict[type, str] = {

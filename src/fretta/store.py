@@ -5,15 +5,21 @@
     STORE/checkpoints/<key>.pt     of runs in flight; gone when the record is there
     STORE/analyses/<name>.json     what `fretta analyze` measured; figures draw it
 
+A store that is kept for good can be packed (`pack`): all records as lines of `records.jsonl`, what
+figures need as lines of `details.jsonl.gz`. Packed and single files are read alike.
+
 A store is a folder, or any fsspec URL (`s3://bucket/results`) for workers on several machines.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import shutil
 import uuid
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +27,8 @@ from typing import Any, Protocol
 from .errors import MissingExtraError, StoreError
 from .files import replace_file
 from .records import Record, canonical
+
+RECORDS, DETAILS = "records.jsonl", "details.jsonl.gz"  # of a packed store
 
 
 class _Files(Protocol):
@@ -32,17 +40,41 @@ class _Files(Protocol):
     def remove(self, name: str) -> None: ...
 
 
+def _lines(path: Path) -> list[bytes]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return [line.rstrip(b"\n") for line in file]
+    except FileNotFoundError:
+        return []
+    except (OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"{str(path)!r} cannot be read: {error}") from error
+
+
 class _Folder:
     """A folder on this machine."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.packs: dict[str, dict[str, bytes]] = {}
 
     def read(self, name: str) -> bytes | None:
         try:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
-            return None
+            folder, _, file = name.partition("/")
+            return self._packed(folder).get(file.removesuffix(".json"))
+
+    def _packed(self, folder: str) -> dict[str, bytes]:
+        """{key: content} of what is packed, read once."""
+        if folder not in self.packs:
+            self.packs[folder] = {}
+            if folder == "records":
+                lines = _lines(self.root / RECORDS)
+                self.packs[folder] = {json.loads(line)["key"]: line for line in lines}
+            elif folder == "details":
+                found = map(json.loads, _lines(self.root / DETAILS))
+                self.packs[folder] = {d["key"]: json.dumps(d["details"]).encode() for d in found}
+        return self.packs[folder]
 
     def write(self, name: str, content: bytes) -> None:
         """The file takes its place at once, complete and on disk, or not at all."""
@@ -55,9 +87,12 @@ class _Folder:
     def names(self, folder: str) -> list[str]:
         try:
             with os.scandir(self.root / folder) as entries:
-                return [e.name for e in entries if not e.name.startswith(".")]
+                names = {e.name for e in entries if not e.name.startswith(".")}
         except FileNotFoundError:
-            return []
+            names = set()
+        except NotADirectoryError as error:
+            raise StoreError(f"{str(self.root)!r} is a file; a store is a folder") from error
+        return sorted(names | {f"{key}.json" for key in self._packed(folder)})
 
     def remove(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
@@ -126,7 +161,14 @@ class Store:
     def check(self) -> None:
         """Raise now rather than after the first run if nothing can be written here."""
         probe = f"records/.probe-{uuid.uuid4().hex}"
-        self._files.write(probe, b"probe")
+        try:
+            self._files.write(probe, b"probe")
+        except StoreError as error:
+            reason = getattr(error.__cause__, "strerror", None) or error
+            raise StoreError(
+                f"cannot write to the store {self.where!r}: {reason}; give a folder that can be"
+                " written to, or a URL"
+            ) from error
         self._files.remove(probe)
 
     def keys(self) -> list[str]:
@@ -180,6 +222,23 @@ class Store:
                 continue
             if record is not None:
                 yield record
+
+    def pack(self) -> int:
+        """All records of a folder as two files instead of two each; how many there are."""
+        if self.local is None:
+            raise StoreError(f"{self.where!r} is not a folder on this machine; only one is packed")
+        records = list(self.records())
+        lines = [record.to_bytes() for record in records]
+        details = [(record.key, self.details(record.key)) for record in records]
+        kept = [canonical({"key": k, "details": d}).encode() for k, d in details if d is not None]
+        replace_file(self.local / RECORDS, b"".join(line + b"\n" for line in lines))
+        if kept:
+            text = b"".join(line + b"\n" for line in kept)
+            replace_file(self.local / DETAILS, gzip.compress(text, mtime=0))
+        for folder in ("records", "details"):
+            shutil.rmtree(self.local / folder, ignore_errors=True)
+        self._files = _Folder(self.local)
+        return len(records)
 
     # ---- analyses --------------------------------------------------------------------------------
 

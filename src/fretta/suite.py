@@ -26,7 +26,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -35,14 +35,16 @@ from typing import Any
 from .api import build_method
 from .errors import ConfigError, FrettaError, SuiteError
 from .guard import Guard
-from .locate import check_fit, model_facts
+from .locate import as_read, check_fit, model_facts
 from .method import Need
 from .methods import REGISTRY
+from .models.preprocessing import Preprocessing
 from .records import Job, Place, Run, digest
 from .run import open_data
 from .shape import check_adapter, check_keys, check_matrix, check_seeds, tables
 from .streams import Dataset, make_stream
 
+OnCase = Callable[[str, Preprocessing], None]
 ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
 
 
@@ -79,7 +81,7 @@ class Suite:
     methods: tuple[MethodEntry, ...]
     about: str = ""
     paper: str = ""  # the table of the paper that this one stands beside
-    tags: dict[str, str] = field(default_factory=dict)
+    written: bool = True  # in a file; else made of options, and errors need not say which suite
 
     def restricted(
         self,
@@ -92,12 +94,11 @@ class Suite:
         chosen, kept = self.methods, self.cases
         if methods is not None:
             chosen = tuple(m for m in chosen if m.name in set(methods) or m.title in set(methods))
-            _known(
-                methods, {m.name for m in self.methods} | {m.title for m in self.methods}, "method"
-            )
+            names = {m.name for m in self.methods} | {m.title for m in self.methods}
+            self._known(methods, names, "method")
         if cases is not None:
             kept = tuple(c for c in kept if c.name in set(cases))
-            _known(cases, {c.name for c in self.cases}, "case")
+            self._known(cases, {c.name for c in self.cases}, "case")
         changes: dict[str, Any] = {}
         if seeds is not None:
             changes["seeds"] = list(seeds)
@@ -107,25 +108,44 @@ class Suite:
         kept = tuple(replace(c, protocol={**c.protocol, **changes}) for c in kept)
         return replace(self, cases=kept, methods=chosen)
 
-    def jobs(self, root: str | os.PathLike[str] | None = None) -> list[Job]:
-        """All runs, with data and weights found and hashed. Raises before any work is done."""
+    def _known(self, asked: Iterable[str], there: set[str], kind: str) -> None:
+        unknown = sorted(set(asked) - there)
+        if unknown:
+            raise SuiteError(
+                f"suite {self.name!r} has no {kind} {', '.join(map(repr, unknown))}; it has"
+                f" {', '.join(sorted(there))}"
+            )
+
+    def jobs(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        on_case: OnCase = lambda case, preprocessing: None,
+    ) -> list[Job]:
+        """All runs, with data and weights found and hashed. Raises before any work is done.
+
+        on_case   told how the images of each case are prepared
+        """
         opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
-        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened)]
+        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened, on_case)]
         if not jobs:
             raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
         return jobs
 
     def _jobs_of(
-        self, case: Case, root: str | os.PathLike[str] | None, opened: dict[str, Dataset]
+        self,
+        case: Case,
+        root: str | os.PathLike[str] | None,
+        opened: dict[str, Dataset],
+        on_case: OnCase,
     ) -> list[Job]:
-        where = f"suite {self.name!r}, case {case.name!r}"
+        where = f"suite {self.name!r}, case {case.name!r}: " if self.written else ""
         protocol = case.protocol
         order_options = {k: protocol[k] for k in ORDER_OPTIONS if k in protocol}
         place_root = None if root is None else os.fspath(root)
         try:
-            model, weights, weights_hash = model_facts(case.model, place_root)
+            model = model_facts(case.model, place_root)
             dataset = _opened(case.data, place_root, opened)
-            check_fit(dataset, model)
+            check_fit(dataset, model.run)
             source_hash = ""
             if case.source is not None and any(_needs_source(m.name) for m in self.methods):
                 source_hash = _opened(case.source, place_root, opened).fingerprint()
@@ -137,20 +157,20 @@ class Suite:
                 **order_options,
             )
         except FrettaError as error:
-            raise SuiteError(f"{where}: {error}") from error
-        place, data_hash = Place(place_root, weights), dataset.fingerprint()
+            raise SuiteError(f"{where}{error}") from error
+        on_case(case.name, as_read(dataset, model.preprocessing))
+        place, data_hash = Place(place_root, model.weights), dataset.fingerprint()
         jobs = []
         for entry, seed in itertools.product(self.methods, protocol["seeds"]):
             needs_source = _needs_source(entry.name)
             if needs_source and case.source is None:
-                raise SuiteError(
-                    f"{where}: {entry.name} needs source images; give the case source = {{...}}"
-                )
+                how = "the case source={...}" if self.written else "source="
+                raise SuiteError(f"{where}{entry.name} needs source images; give {how}")
             run = Run(
                 data=case.data,
                 data_hash=data_hash,
-                model=model,
-                weights_hash=weights_hash,
+                model=model.run,
+                weights_hash=model.weights_hash,
                 method=entry.name,
                 hyperparameters=entry.hyperparameters,
                 order=protocol["order"],
@@ -162,8 +182,9 @@ class Suite:
                 source_hash=source_hash if needs_source else "",
                 defaults=_defaults(entry),
             )
-            tags = {"suite": self.name, "case": case.name, "label": entry.title, **self.tags}
-            jobs.append(Job(run, place, tags))
+            names = {"suite": self.name, "case": case.name, "label": entry.title}
+            title = {"title": self.title} if self.title not in ("", self.name) else {}
+            jobs.append(Job(run, place, {**names, **title}))
         return jobs
 
 
@@ -183,14 +204,6 @@ def _opened(spec: dict[str, Any], root: str | None, opened: dict[str, Dataset]) 
     if key not in opened:
         opened[key] = open_data(spec, root)
     return opened[key]
-
-
-def _known(asked: Iterable[str], there: set[str], kind: str) -> None:
-    unknown = sorted(set(asked) - there)
-    if unknown:
-        raise SuiteError(
-            f"no {kind} {', '.join(map(repr, unknown))} in this suite; it has {sorted(there)}"
-        )
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -234,7 +247,7 @@ def parse_suite(content: str, name: str) -> Suite:
     protocol = {"order": "continual", "batch_size": 128, "seeds": [0], **raw.get("protocol", {})}
     check_keys(protocol, "protocol", f"{where}, [protocol]")
     cases = tuple(_case(entry, protocol, name) for entry in listed["cases"])
-    methods = tuple(m for entry in listed["methods"] for m in _methods(entry, name))
+    methods = tuple(m for entry in listed["methods"] for m in _methods(entry, f"{where}, "))
     if not cases or not methods:
         raise SuiteError(f"{where} needs at least one [[cases]] and one [[methods]]")
     _distinct([m.title for m in methods], f"{where}, methods", "label")
@@ -272,11 +285,12 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
     return Case(name, data, entry["model"], full, entry.get("source"), entry.get("adapter", {}))
 
 
-def _methods(entry: dict[str, Any], suite: str) -> list[MethodEntry]:
+def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
     """One entry, or one for each combination of its matrix; labelled by what differs."""
     entry = dict(entry)
     name, label = str(entry.pop("name", "")), str(entry.pop("label", ""))
-    matrix = check_matrix(entry.pop("matrix", {}), f"suite {suite!r}, method {name!r}")
+    where = f"{where}method {name!r}"
+    matrix = check_matrix(entry.pop("matrix", {}), where)
     found = []
     for values in itertools.product(*matrix.values()):
         chosen = dict(zip(matrix, values, strict=True))
@@ -284,7 +298,7 @@ def _methods(entry: dict[str, Any], suite: str) -> list[MethodEntry]:
         try:
             build_method(name, hyperparameters).check()
         except (ConfigError, TypeError) as error:  # TypeError: a text where a number belongs
-            raise SuiteError(f"suite {suite!r}, method {name!r}: {error}") from error
+            raise SuiteError(f"{where}: {error}") from error
         suffix = " ".join(
             f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in chosen.items()
         )
@@ -303,10 +317,8 @@ def one_off(
 ) -> Suite:
     """A suite of one case that was not written down: `fretta evaluate`."""
     entries = [
-        m
-        for name, values in methods.items()
-        for m in _methods({"name": name, **values}, "evaluate")
+        m for name, values in methods.items() for m in _methods({"name": name, **values}, "")
     ]
     full = {"order": "continual", "batch_size": 128, "seeds": [0], **protocol}
     case = Case(str(data["name"]), data, model, full, source)
-    return Suite("evaluate", f"{data['name']}", (case,), tuple(entries))
+    return Suite("evaluate", f"{data['name']}", (case,), tuple(entries), written=False)

@@ -12,19 +12,20 @@ import torch
 from deploy_nets import gray, tiny
 from PIL import Image
 
-from fretta.deploy.intake import find_intake
 from fretta.deploy.labels import Labels, find_labels, truth_of
 from fretta.errors import ConfigError
 from fretta.models import load, load_source
+from fretta.models.preprocessing import find_preprocessing
 
 
 def test_timm_models_carry_theirs() -> None:
     net = load("timm:resnet18", num_classes=5)
-    found = find_intake(net, "timm:resnet18")
-    assert (found.decoding.size, found.decoding.fit) == (224, "crop")
-    assert found.decoding.crop_ratio == net.pretrained_cfg["crop_pct"]  # type: ignore[index, union-attr]
-    assert found.decoding.exif
-    assert found.decoding.alpha == "white"
+    found = find_preprocessing(net, "timm:resnet18")
+    assert (found.size, found.fit) == (224, "crop")
+    assert found.decoding().short_side == int(224 / net.pretrained_cfg["crop_pct"])  # type: ignore[index, union-attr]
+    assert found.decoding().exif
+    assert found.decoding().alpha == "white"
+    assert found.origin == "timm's configuration of the model"
     assert not find_labels(net, 5, None).known
     names = find_labels(load("timm:resnet18"), 1000, None)
     assert names.names[1].startswith("goldfish")
@@ -32,18 +33,19 @@ def test_timm_models_carry_theirs() -> None:
 
 
 def test_torchvision_presets() -> None:
-    found = find_intake(load("torchvision:resnet18"), "torchvision:resnet18")
-    assert (found.decoding.size, found.decoding.crop_ratio) == (224, 0.875)
-    assert found.preprocessing.mean == (0.485, 0.456, 0.406)
+    found = find_preprocessing(load("torchvision:resnet18"), "torchvision:resnet18")
+    assert (found.size, found.crop_ratio) == (224, 0.875)
+    assert found.mean == (0.485, 0.456, 0.406)
 
 
 def test_a_card_knows_and_the_user_wins() -> None:
     net, card = load_source("digits")
-    found = find_intake(net, card.model)
-    assert found.preprocessing.to_json() == card.preprocessing
+    found = find_preprocessing(net, card.model)
+    assert found.to_json() == card.preprocessing
     assert found.origin == "the card"
-    other = find_intake(net, card.model, size=48)
-    assert (other.decoding.size, other.origin) == (48, "the card; as given: size")
+    other = find_preprocessing(net, card.model, size=48)
+    assert other.size == 48
+    assert other.origin == "size: as given; fit, interpolation, mean, std: the card"
     assert find_labels(net, 10, None).names == [str(digit) for digit in range(10)]
 
 
@@ -63,24 +65,24 @@ HF: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample
 )
 def test_hugging_face_configs(tmp_path: Path, changes: dict[str, Any], expected: Any) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**HF, **changes}))
-    how = find_intake(tiny(), f"hf:{tmp_path}").decoding
+    how = find_preprocessing(tiny(), f"hf:{tmp_path}")
     assert (how.size, how.fit, how.crop_ratio) == expected
     assert how.interpolation == "bicubic"
 
 
 def test_what_is_not_known_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--size and --mean and --std"):
-        find_intake(tiny(), "deploy_nets:tiny")
+        find_preprocessing(tiny(), "deploy_nets:tiny")
     with pytest.raises(ConfigError, match="say it with --std"):
-        find_intake(tiny(), "deploy_nets:tiny", size=8, mean=(0.5,) * 3)
+        find_preprocessing(tiny(), "deploy_nets:tiny", size=8, mean=(0.5,) * 3)
     scaled = {**HF, "size": 32, "rescale_factor": 1 / 127.5}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaled))
     with pytest.raises(ConfigError, match="is not known"):
-        find_intake(tiny(), f"hf:{tmp_path}")
+        find_preprocessing(tiny(), f"hf:{tmp_path}")
 
 
 def test_a_model_of_gray_images() -> None:
-    found = find_intake(gray(), "deploy_nets:gray", size=4, mean=(0.0,), std=(1.0,))
+    found = find_preprocessing(gray(), "deploy_nets:gray", size=4, mean=(0.0,), std=(1.0,))
     pixels = np.random.RandomState(0).randint(0, 256, (4, 4, 3)).astype(np.uint8)
     x = found.apply(torch.from_numpy(pixels).permute(2, 0, 1)[None], torch.device("cpu"))
     expected = np.asarray(Image.fromarray(pixels).convert("L"))

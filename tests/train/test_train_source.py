@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,9 +110,7 @@ def test_workers_do_not_change_the_weights(left_out: TrainConfig) -> None:
 
 @pytest.mark.slow
 def test_the_shipped_model_can_be_trained_again(tmp_path: Path) -> None:
-    begin = time.monotonic()
     card = train_source(TrainConfig(data="digits", out=tmp_path / "digits.safetensors"))
-    assert time.monotonic() - begin < 120
     assert card.accuracy["test"] >= 0.97
     assert card.training["settings"] == load_source("digits")[1].training["settings"]
 

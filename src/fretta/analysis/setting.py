@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..adapter import Adapter
 from ..errors import ConfigError
-from ..locate import check_fit, model_facts
+from ..locate import ModelFacts, check_fit, model_facts
 from ..methods import REGISTRY
 from ..provenance import provenance
 from ..records import Job, Place, Run
@@ -99,9 +99,9 @@ class Setting:
 
     def subject(self, dataset: Dataset) -> Subject:
         """The model, checked against the data."""
-        facts, weights, weights_hash = model_facts(dict(self.model), self.root)
-        check_fit(dataset, facts)
-        return Subject(self, facts, weights, weights_hash)
+        facts = model_facts(dict(self.model), self.root)
+        check_fit(dataset, facts.run)
+        return Subject(self, facts)
 
 
 def _constants(corruption: str) -> str | None:
@@ -112,12 +112,10 @@ def _constants(corruption: str) -> str | None:
 class Subject:
     """A model, and the adapters that start from it."""
 
-    def __init__(
-        self, setting: Setting, facts: dict[str, Any], weights: str | None, weights_hash: str
-    ) -> None:
-        self.setting, self.facts, self.weights_hash = setting, facts, weights_hash
-        self.place = Place(setting.root, weights)
-        self.net, self.preprocessing = open_model(self._run("source"), weights)
+    def __init__(self, setting: Setting, facts: ModelFacts) -> None:
+        self.setting, self.facts, self.weights_hash = setting, facts.run, facts.weights_hash
+        self.place = Place(setting.root, facts.weights)
+        self.net, self.preprocessing = open_model(self._run("source"), facts.weights)
         self.net = self.net.to(setting.device)
 
     def _run(self, method: str) -> Run:

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from ..api import adapt
 from ..errors import ConfigError, FrettaWarning
 from ..method import Need
-from ..methods import REGISTRY
+from ..methods import find_method
+from ..parts.compute import Compute
 from .counts import count, peak_bytes
 from .floor import bare_forward, floor_step
 
@@ -57,15 +58,14 @@ def contenders(
     net: nn.Module,
     methods: Iterable[str],
     x: Tensor,
-    options: Mapping[str, Any],
+    compute: Compute | None,
     settings: Mapping[str, Mapping[str, Any]],
 ) -> list[_Contender]:
     """The bare forward, the floor, and an adapter per method."""
     found = [_Contender(FORWARD, bare_forward(net)), _Contender(FLOOR, floor_step(net))]
     for key in methods:
-        kind = REGISTRY.get(key)
-        source = [x] if kind is not None and Need.SOURCE in kind.needs else None
-        adapter = adapt(net, key, source=source, **options, **settings.get(key, {}))
+        source = [x] if Need.SOURCE in find_method(key).needs else None
+        adapter = adapt(net, key, source=source, compute=compute, **settings.get(key, {}))
         found.append(_Contender(key, adapter, adapter.model.net))
     return found
 
@@ -76,20 +76,20 @@ def bench(
     methods: Sequence[str],
     rounds: int = 7,
     warmup: int = 2,
-    options: Mapping[str, Any] | None = None,
+    compute: Compute | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> list[Timing]:
     """Interleaved rounds of one step each.
 
-    options    of every adapter: layout, last_norms, ...
+    compute    of every adapter
     settings   hyper-parameters by method
     """
     if rounds < 1:
         raise ConfigError(f"rounds={rounds!r} cannot work; time at least one round")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrettaWarning)  # of methods that miss std= and the like
-        field = contenders(net, methods, x, options or {}, settings or {})
+        field = contenders(net, methods, x, compute, settings or {})
         for contender in field:
             for _ in range(warmup):
                 contender.step(x)

@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import ConfigError
-from .app import console
+from .app import console, say
+from .specs import (
+    Fit,
+    Head,
+    Mean,
+    Model,
+    NumClasses,
+    Pretrained,
+    Size,
+    Std,
+    Weights,
+    numbers,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from ..deploy import Outcome
@@ -22,32 +34,19 @@ if TYPE_CHECKING:
 EVERY = 10.0  # seconds between lines where there is no terminal
 
 
-def say(line: str) -> None:
-    """One line, not broken: it may be a path or go to a file."""
-    console.print(escape(line), highlight=False, soft_wrap=True)
-
-
 def register(app: typer.Typer) -> None:
     app.command()(adapt)
 
 
 def adapt(
-    model: Annotated[
-        str,
-        typer.Option(
-            help="timm:NAME, torchvision:NAME, hf:FOLDER, module:factory; or digits, or a weights"
-            " file with its card."
-        ),
-    ],
+    model: Model,
     data: Annotated[
         str,
         typer.Option(help="A folder, a text file with a path per line, or - for paths on stdin."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")],
     method: Annotated[str, typer.Option(help="See `fretta list`.")] = "g-fret",
-    weights: Annotated[
-        str | None, typer.Option(help="A .safetensors file, or a torch file of tensors only.")
-    ] = None,
+    weights: Weights = None,
     labels: Annotated[
         Path | None,
         typer.Option(help="A name per line, a JSON list, or {number: name} / config.json."),
@@ -88,15 +87,13 @@ def adapt(
             " CSV or JSON file. Classes that are not named share the rest."
         ),
     ] = None,
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
-    pretrained: Annotated[
-        bool, typer.Option("--pretrained", help="The library's own weights (needs a network).")
-    ] = False,
-    head: Annotated[str | None, typer.Option(help="Name of the head, if it is not found.")] = None,
-    size: Annotated[int | None, typer.Option(help="Image size; else what the model says.")] = None,
-    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
-    fit: Annotated[str | None, typer.Option(help="crop (centre) or squash.")] = None,
+    num_classes: NumClasses = None,
+    pretrained: Pretrained = False,
+    head: Head = None,
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    fit: Fit = None,
     alpha: Annotated[
         str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
     ] = "white",
@@ -119,12 +116,11 @@ def adapt(
         str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads that decode images.")] = 2,
-    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
+    checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import Plan, Session
     from ..estimate.prior import read_prior
-    from .specs import numbers, settings_of
 
     if resume and force:
         raise ConfigError("--resume goes on and --force starts anew; give one of them")
@@ -144,8 +140,8 @@ def adapt(
         limit=limit,
         labels=labels,
         size=size,
-        mean=tuple(numbers(mean)) if mean else None,
-        std=tuple(numbers(std)) if std else None,
+        mean=tuple(numbers(mean, "--mean")) if mean else None,
+        std=tuple(numbers(std, "--std")) if std else None,
         fit=fit,
         alpha=alpha,
         head=head,
@@ -211,7 +207,7 @@ class _Show:
     def start(self, opened: Any, tally: Any) -> None:
         say(f"model   {opened.spec}, {len(opened.labels.names):,} classes")
         say(f"labels  {opened.labels.origin}")
-        say(f"images  {opened.intake.text()}")
+        say(f"images  {opened.preprocessing.text()}")
         self.total, self.first = opened.total, tally.files
         if tally.files:
             say(f"resumed after {tally.files:,} images")

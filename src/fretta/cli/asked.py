@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from .specs import Device, Threads, Where, data_spec, model_spec, settings_of, source_spec
+from .app import say
+from .specs import (
+    Device,
+    Fit,
+    Mean,
+    Model,
+    NumClasses,
+    Size,
+    Std,
+    Threads,
+    Weights,
+    Where,
+    data_spec,
+    find_input,
+    known_methods,
+    settings_of,
+    source_spec,
+)
 
 if TYPE_CHECKING:
     from ..analysis import Setting
+    from ..models.opening import OpenedModel
+    from ..models.preprocessing import Preprocessing
 
 
 @dataclass
 class Asked:
     """What is looked at: the same options for every analysis."""
 
-    model: Annotated[
-        str, typer.Option(help="A source model (digits, FILE with card) or timm:NAME, ...")
-    ] = "digits"
+    model: Model = "digits"
     data: Annotated[
         str, typer.Option(help="A data set (cifar10, digits, ...) or a folder of class folders.")
     ] = "digits"
@@ -37,32 +55,40 @@ class Asked:
     root: Annotated[Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")] = (
         None
     )
-    weights: Annotated[str | None, typer.Option(help="Weights for timm:NAME and the like.")] = None
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None
-    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None
-    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None
-    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None
+    weights: Weights = None
+    num_classes: NumClasses = None
+    size: Size = None
+    mean: Mean = None
+    std: Std = None
+    fit: Fit = None
     source: Annotated[
         str | None, typer.Option(help="Data set of source images, for methods that need some.")
     ] = None
     order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual"
-    batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64
-    seed: Annotated[int, typer.Option(help="Of the order of the stream.")] = 0
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0
     limit: Annotated[
-        int | None, typer.Option(help="Images per domain; 0: all; default: a few hundred.")
+        int | None, typer.Option(min=0, help="Images per domain; 0: all; default: a few hundred.")
     ] = None
     store: Where = "results"
     threads: Threads = None
     device: Device = None
 
+    @cached_property
+    def opened(self) -> tuple[OpenedModel, Preprocessing]:
+        from ..models.opening import open_model
+
+        found = open_model(self.model, self.weights, self.num_classes, root=self.root)
+        return found, find_input(found, self.size, self.mean, self.std, self.fit)
+
     def model_of(self) -> dict[str, Any]:
-        return model_spec(
-            *(self.model, self.weights, self.num_classes, self.size, self.mean, self.std)
-        )
+        found, how = self.opened
+        return {**found.as_case(), "preprocessing": how}
 
     def data_of(self, severity: float | None = None) -> dict[str, Any]:
         """The data set; with its corruptions, unless the analysis makes them itself."""
-        spec = data_spec(self.data, None, 5, self.size)
+        found, how = self.opened
+        spec = data_spec(self.data, None, 5, found.net, how)
         if self.corruption and severity is not None:
             spec |= {"corruption": self.corruptions, "severity": severity}
         return spec
@@ -90,21 +116,24 @@ class Asked:
         import torch
 
         from ..analysis import Setting
+        from ..parts.compute import find_device
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
+        how = self.opened[1]
+        say(f"images  {how.text()}")
         return Setting(
             data=self.data_of(severity),
             model=self.model_of(),
-            methods=self.method or methods,
+            methods=known_methods(self.method or methods),
             hyperparameters=settings_of(self.set_ or []),
             root=self.base,
-            source=source_spec(self.source, self.size),
+            source=source_spec(self.source, how),
             order=self.order,
             batch_size=self.batch_size,
             seed=self.seed,
             limit=self.images(few),
-            device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            device=str(find_device(self.device)),
         )
 
 

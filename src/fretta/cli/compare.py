@@ -15,10 +15,9 @@ from ..errors import ConfigError, StoreError
 from .app import console, say, table
 from .images import Given, Images, from_data_set, from_files, source_images
 from .progress import bar
+from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
 
 if TYPE_CHECKING:
-    import torch
-
     from ..compare import Compared
     from ..method import Method
 
@@ -35,9 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    model: Annotated[
-        str, typer.Option(help="A source model (digits, FILE with card) or timm:NAME, ...")
-    ],
+    model: Model,
     data: Annotated[
         str,
         typer.Option(help="A folder of images, a file with a path per line, or a data set."),
@@ -48,8 +45,8 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights for timm:NAME and the like.")] = None,
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
+    weights: Weights = None,
+    num_classes: NumClasses = None,
     labels: Annotated[
         Path | None, typer.Option(help="Class names, to tell the accuracy of class folders.")
     ] = None,
@@ -71,11 +68,14 @@ def compare(
         str, typer.Option(help="Of the data set: continual, independent, mixed, ...")
     ] = "continual",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images (per domain of a data set).")] = None,
-    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
-    mean: Annotated[str | None, typer.Option(help="0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, typer.Option(help="0.229,0.224,0.225")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Images (per domain of a data set).")
+    ] = None,
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    fit: Fit = None,
     source: Annotated[
         Path | None, typer.Option(help="Folder of source images, for methods that need some.")
     ] = None,
@@ -99,25 +99,25 @@ def compare(
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
     from ..compare import answer
     from ..compare import compare as run
-    from ..deploy.intake import find_intake
-    from ..deploy.source import open_model
     from ..estimate.prior import class_shares, read_prior
+    from ..models.opening import open_model
+    from ..parts.compute import find_device
 
     named = _isfrom_data_set(data)
     settings = _settings(methods, set_ or [])
+    known_methods(list(settings), "--methods")
     given_prior = None if prior is None else read_prior(prior)
     _check_out(out)
-    net, spec, _ = open_model(model, _weights(weights, root), num_classes, False)
-    place = _device(device)
-    net = net.to(place)
-    intake = find_intake(
-        net, spec, size=size, mean=_numbers(mean, "--mean"), std=_numbers(std, "--std")
-    )
+    opened = open_model(model, weights, num_classes, root=root)
+    place = find_device(device)
+    net = opened.net.to(place)
+    how = find_input(opened, size, mean, std, fit)
+    say(f"images  {how.text()}")
     given = Given(
         *(data, root, domain, corruption, severity, order, batch_size, seed, limit, labels),
         *(workers, place, skip_unreadable),
     )
-    images = from_data_set(given, intake) if named else from_files(given, intake, net)
+    images = from_data_set(given, how) if named else from_files(given, how, net)
     names, shares = images.labels.names, None
     if given_prior is not None:
         shares = class_shares(given_prior, images.labels.by_name(), len(names))
@@ -125,8 +125,8 @@ def compare(
         rows = run(
             net,
             images.items,
-            _methods(settings, list(intake.preprocessing.std)),
-            source=None if source is None else source_images(source, intake, given),
+            _methods(settings),
+            source=None if source is None else source_images(source, how, given),
             level=level,
             temperature=temperature,
             prior=shares,
@@ -139,23 +139,7 @@ def compare(
     say("\n" + answer(rows, names))
     if out is not None:
         facts = {"model": model, "data": data, "prior": shares, "answer": answer(rows, names)}
-        _write(out, rows, images, {**facts, "images": intake.text()})
-
-
-def _weights(weights: str | None, root: Path | None) -> str | None:
-    from ..locate import find_weights
-    from ..models.imagenet import PACKAGED
-
-    return weights if weights is None or weights in PACKAGED else str(find_weights(weights, root))
-
-
-def _device(name: str | None) -> torch.device:
-    import torch
-
-    try:
-        return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name!r} cannot be used: {error}") from error
+        _write(out, rows, images, {**facts, "images": how.text()})
 
 
 # ---- what the user said -------------------------------------------------------------------------
@@ -178,15 +162,6 @@ def _isfrom_data_set(data: str) -> bool:
     return True
 
 
-def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
-    try:
-        return None if text is None else tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ConfigError(
-            f"{option} {text!r} is not a list of numbers such as 0.5,0.5,0.5"
-        ) from error
-
-
 def _settings(methods: str, pairs: list[str]) -> dict[str, dict[str, Any]]:
     """{method: hyper-parameters} from "tent,g-fret" and ["tent.lr=1e-3"]."""
     from .specs import settings_of as values_of
@@ -203,14 +178,11 @@ def _settings(methods: str, pairs: list[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _methods(settings: dict[str, dict[str, Any]], std: list[float]) -> dict[str, Method]:
+def _methods(settings: dict[str, dict[str, Any]]) -> dict[str, Method]:
     from ..api import build_method
-    from ..methods import REGISTRY
 
     chosen = {}
     for name, values in settings.items():
-        if name in REGISTRY and "std" in REGISTRY[name].field_names():  # TIPI: pixels to inputs
-            values = {"std": std, **values}
         chosen[name] = build_method(name, values)
         chosen[name].check()
     return chosen

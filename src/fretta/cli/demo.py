@@ -27,7 +27,7 @@ def demo(
     jobs: Jobs = 2,
     force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
 ) -> None:
-    """Every method on handwritten digits under 15 corruptions, and a report to look at."""
+    """Run every method on handwritten digits under 15 corruptions and make a report."""
     from ..execute import Options
     from ..store import Store
     from ..suite import load_suite

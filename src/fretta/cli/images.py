@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from ..compare import Item
-    from ..deploy.intake import Intake
     from ..deploy.labels import Labels
+    from ..models.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,14 @@ class Images:
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as they turn up
 
 
-def from_data_set(given: Given, intake: Intake) -> Images:
+def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
     from ..compare import Item
     from ..deploy.labels import Labels
-    from ..streams import dataset_options, make_stream, open_dataset
+    from ..streams import make_stream, open_dataset
+    from ..streams.datasets import reading_options
 
-    options: dict[str, Any] = {}
-    known = dataset_options(given.data)
-    wanted = intake.preprocessing
-    if "fit" in known:
-        options.update(wanted.options())
-    elif "size" in known:
-        options["size"] = wanted.size
+    options = reading_options(given.data, how)
     if given.corruption is not None:
         options |= {"corruption": given.corruption, "severity": given.severity}
     dataset = open_dataset(given.data, given.root, **options)
@@ -75,23 +70,21 @@ def from_data_set(given: Given, intake: Intake) -> Images:
 
     def items() -> Iterator[Item]:
         for batch in stream:
-            x = wanted.apply(batch.x, given.device)
+            x = how.apply(batch.x, given.device)
             yield Item(x, batch.y, batch.reset, batch.domain)
 
     return Images(items(), stream.samples, Labels(list(dataset.classes), "the data set"))
 
 
-def from_files(given: Given, intake: Intake, net: Any) -> Images:
+def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
     """A folder or list, read as `fretta adapt` reads it."""
     import numpy as np
     import torch
 
-    from ..adapter import Adapter
     from ..compare import Item
     from ..deploy.feed import read_groups, refuse_unreadable
-    from ..deploy.labels import find_labels, truth_of
+    from ..deploy.labels import count_classes, find_labels, truth_of
     from ..deploy.listing import list_folder, read_list
-    from ..methods import Source
 
     if given.domain or given.corruption:
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
@@ -105,9 +98,7 @@ def from_files(given: Given, intake: Intake, net: Any) -> Images:
         names = [names[i] for i in order]
         say(f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {given.seed}")
     names = names[: given.limit]
-    gray = torch.full((2, 3, *2 * (intake.decoding.size or 224,)), 127, dtype=torch.uint8)
-    classes = Adapter(net, Source(), inplace=True)(intake.apply(gray, given.device)).shape[1]
-    labels = find_labels(net, classes, given.labels)
+    labels = find_labels(net, count_classes(net, how), given.labels)
     truth, why_not = truth_of(names, labels)
     if why_not:
         say(f"accuracy unknown: {why_not}")
@@ -116,7 +107,7 @@ def from_files(given: Given, intake: Intake, net: Any) -> Images:
 
     def items() -> Iterator[Item]:
         paths, first = map(listing.path, names), 0
-        for group in read_groups(paths, intake.decoding, given.batch_size, given.workers):
+        for group in read_groups(paths, how.decoding(), given.batch_size, given.workers):
             mine = names[first : first + len(group.names)]
             group.names, first = mine, first + len(mine)
             if not given.skip_unreadable:
@@ -126,13 +117,13 @@ def from_files(given: Given, intake: Intake, net: Any) -> Images:
                 continue
             folders = [os.path.dirname(mine[i]) for i in group.kept]
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(intake.apply(group.pixels, given.device), y)
+            yield Item(how.apply(group.pixels, given.device), y)
 
     return Images(items(), len(names), labels, unreadable)
 
 
 def source_images(
-    folder: Path, intake: Intake, given: Given
+    folder: Path, how: Preprocessing, given: Given
 ) -> Callable[[], Iterable[torch.Tensor]]:
     """Source images, read anew for every method that needs some."""
     from ..deploy.feed import read_batches
@@ -147,7 +138,7 @@ def source_images(
 
         order = np.random.RandomState(0).permutation(len(found.names))
         paths = [found.path(found.names[i]) for i in order]
-        for _, pixels in read_batches(paths, intake.decoding, given.batch_size, given.workers):
-            yield intake.apply(pixels, given.device)
+        for _, pixels in read_batches(paths, how.decoding(), given.batch_size, given.workers):
+            yield how.apply(pixels, given.device)
 
     return images

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ..errors import ConfigError
 from .app import console, say, table
+from .specs import (
+    MODEL,
+    Fit,
+    Head,
+    Mean,
+    NumClasses,
+    Pretrained,
+    Size,
+    Std,
+    Weights,
+    find_input,
+)
+from .words import in_options
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_methods() -> None:
-    """The methods: what each does, needs, and costs per batch (F forwards, B backwards)."""
+    """List the methods: what each does, needs, and costs per batch (F: forward, B: backward)."""
     from ..methods import REGISTRY
 
     rows = table("method", "passes", "needs", "what it does")
@@ -27,40 +41,57 @@ def list_methods() -> None:
 
 
 def check(
+    name: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL)] = None,
     model: Annotated[
-        str,
-        typer.Argument(help="timm:NAME, torchvision:NAME, hf:FOLDER, cifar:NAME or module:factory"),
-    ],
-    weights: Annotated[
-        str | None,
-        typer.Option(help="A .safetensors file, or a torch file that holds only tensors."),
+        str | None, typer.Option(help="The same, as the other commands take it.")
     ] = None,
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
-    head: Annotated[str | None, typer.Option(help="Name of the head, if it is not found.")] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Image size; the model's own if not given.")
-    ] = None,
+    weights: Weights = None,
+    num_classes: NumClasses = None,
+    pretrained: Pretrained = False,
+    head: Head = None,
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    fit: Fit = None,
 ) -> None:
-    """Look at a model: the head, the norm layers, which methods fit and why not."""
+    """Look at a model: its input, the head, the norm layers, which methods fit and why not."""
     import torch
 
     from ..inspection import input_size, inspect
-    from ..models import load
+    from ..models.opening import open_model
 
-    net = load(model, weights=weights, num_classes=num_classes)
+    model = _one(name, model)
+    opened = open_model(model, weights, num_classes, pretrained, untrained=True)
+    net = opened.net
     channels, height, width = input_size(net)
+    try:
+        how = find_input(opened, size, mean, std, fit)
+    except ConfigError as error:  # a network can be looked at without
+        images = str(error)
+    else:
+        images, channels = how.text(), len(how.mean)
+        height = width = how.size or height
     seen = inspect(net, torch.rand(2, channels, size or height, size or width), head)
     norms = ", ".join(f"{n} {kind}" for kind, n in seen.norms.items()) or "none"
     found = (
         f"{seen.head} ({seen.features} features)"
         if seen.head
-        else f"not found: {seen.head_problem}"
+        else f"not found: {in_options(seen.head_problem, ['check'])}"
     )
     say(f"model     {model} ({seen.model}, {seen.parameters:,} parameters)")
+    say(f"images    {images}")
     say(f"classes   {seen.classes}")
     say(f"head      {found}")
     say(f"norms     {norms}\n")
     rows = table("method", "fits", "note")
-    for fit in seen.fits:
-        rows.add_row(fit.method, "[green]yes[/]" if fit.fits else "[red]no[/]", escape(fit.note))
+    for row in seen.fits:
+        fits = "[green]yes[/]" if row.fits else "[red]no[/]"
+        rows.add_row(row.method, fits, escape(in_options(row.note, ["check"])))
     console.print(rows)
+
+
+def _one(argument: str | None, option: str | None) -> str:
+    given = [text for text in (argument, option) if text is not None]
+    if len(given) != 1:
+        raise ConfigError("give the model once: fretta check MODEL, or fretta check --model MODEL")
+    return given[0]

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import DataError
-from ..streams.images import Decoding, decode
+from ..models.preprocessing import Decoding
+from ..streams.images import decode
 from .arriving import PATIENCE
 
 AHEAD = 2  # batches that wait decoded
@@ -155,7 +156,7 @@ def _gathered(names: list[str], images: list[Image]) -> Group:
     stacked = np.stack(arrays) if arrays else np.zeros((0, 1, 1, 3), np.uint8)
     return Group(
         names,
-        torch.from_numpy(stacked).permute(0, 3, 1, 2),
+        torch.from_numpy(stacked).permute(0, 3, 1, 2).contiguous(),
         kept,
         {i: note for i, (pixels, note) in enumerate(images) if pixels is not None and note},
         {i: note for i, (pixels, note) in enumerate(images) if pixels is None},

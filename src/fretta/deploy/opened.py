@@ -22,13 +22,14 @@ from ..errors import ConfigError, DataError, FrettaError
 from ..estimate.prior import class_shares
 from ..method import Need
 from ..methods import REGISTRY
+from ..models.opening import open_model
+from ..models.preprocessing import Decoding, Preprocessing, find_preprocessing
+from ..parts.compute import find_device
 from .arriving import entries
 from .feed import read_batches
-from .intake import Intake, find_intake
-from .labels import Labels, find_labels, truth_of
+from .labels import Labels, count_classes, find_labels, truth_of
 from .listing import Listing, checked, list_folder, read_list
 from .plan import Plan
-from .source import digest_of, open_model
 
 STDIN = "-"
 SOURCE_IMAGES = 2000  # as many as EATA's paper takes for its anchor
@@ -36,13 +37,14 @@ SOURCE_IMAGES = 2000  # as many as EATA's paper takes for its anchor
 
 @dataclass
 class Opened:
-    """The model, its labels and intake, the files in their order, and what to tell the user."""
+    """The model, what it takes, its labels, the files in their order, what to tell the user."""
 
     net: nn.Module
     spec: str
     digest: str  # of the weights
     device: torch.device
-    intake: Intake
+    preprocessing: Preprocessing
+    decoding: Decoding
     labels: Labels
     listing: Listing
     shuffled: bool
@@ -72,13 +74,13 @@ class Opened:
 
 def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
     """Find everything; a FrettaError says what is missing."""
-    net, spec, weights = open_model(plan.model, plan.weights, plan.num_classes, plan.pretrained)
-    device = _device(plan.device)
-    net = net.to(device)
-    intake = find_intake(
-        net, spec, size=plan.size, mean=plan.mean, std=plan.std, fit=plan.fit, alpha=plan.alpha
+    model = open_model(plan.model, plan.weights, plan.num_classes, plan.pretrained)
+    device = find_device(plan.device)
+    net = model.net.to(device)
+    how = find_preprocessing(
+        net, model.spec, size=plan.size, mean=plan.mean, std=plan.std, fit=plan.fit
     )
-    labels = find_labels(net, _classes(net, intake, device), plan.labels)
+    labels = find_labels(net, count_classes(net, how), plan.labels)
     prior = None
     if plan.prior is not None:
         prior = class_shares(plan.prior, labels.by_name(), len(labels.names))
@@ -95,10 +97,11 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         remarks.append(f"no accuracy is reported: {why_not}")
     return Opened(
         net=net,
-        spec=spec,
-        digest=digest_of(spec, weights),
+        spec=model.spec,
+        digest=model.digest(),
         device=device,
-        intake=intake,
+        preprocessing=how,
+        decoding=how.decoding(alpha=plan.alpha),
         labels=labels,
         listing=listing,
         shuffled=shuffled,
@@ -107,22 +110,6 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         stream=stream,
         remarks=remarks,
     )
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {name} cannot be used: {error}") from error
-    return device
-
-
-def _classes(net: nn.Module, intake: Intake, device: torch.device) -> int:
-    """How many outputs the model has, seen on two gray images."""
-    size = intake.decoding.size or 224
-    gray = torch.full((2, 3, size, size), 127, dtype=torch.uint8)
-    return Adapter(net, REGISTRY["source"](), inplace=True)(intake.apply(gray, device)).shape[1]
 
 
 def _listing(plan: Plan) -> Listing:
@@ -189,22 +176,20 @@ def names_of(opened: Opened, plan: Plan, stop: threading.Event) -> Iterator[str]
 def open_adapter(plan: Plan, opened: Opened, callback: Any) -> Adapter:
     settings = dict(plan.hyperparameters)
     method = REGISTRY.get(plan.method)
-    if method is not None and "std" in method.field_names():  # TIPI: pixels to inputs
-        settings.setdefault("std", list(opened.intake.preprocessing.std))
     build_method(plan.method, settings)  # refuses unknown names before source images are read
     source = None
     if method is not None and Need.SOURCE in method.needs and plan.source is not None:
         source = _source(plan, opened)
-    return adapt(
+    adapter = adapt(
         opened.net,
         plan.method,
         source=source,
         head=plan.head,
         guard=None if plan.guard == "none" else plan.guard,
-        callbacks=[callback],
-        inplace=False,
         **settings,
     )
+    adapter.on_health(callback)
+    return adapter
 
 
 def _source(plan: Plan, opened: Opened) -> Iterator[Tensor]:
@@ -215,5 +200,5 @@ def _source(plan: Plan, opened: Opened) -> Iterator[Tensor]:
         raise FrettaError(f"no images in --source {str(plan.source)!r}")
     order = np.random.RandomState(0).permutation(len(found.names))[:SOURCE_IMAGES]
     paths = [found.path(found.names[i]) for i in order]
-    for _, pixels in read_batches(paths, opened.intake.decoding, plan.batch_size, plan.workers):
-        yield opened.intake.apply(pixels, opened.device)
+    for _, pixels in read_batches(paths, opened.decoding, plan.batch_size, plan.workers):
+        yield opened.preprocessing.apply(pixels, opened.device)

@@ -157,7 +157,7 @@ def _home(opened: Opened, outcome: Outcome) -> str:
     if done.accuracy is not None:
         text += f" and has an accuracy of {percent(done.accuracy)} on them"
     files = f"Prediction of every image: {PREDICTIONS}. Health of every batch: {HEALTH}."
-    files += f" Images are {opened.intake.text()}."
+    files += f" Images: {opened.preprocessing.text()}."
     return f"<p>{e(text)}.</p><pre>{e(code)}</pre><p>{e(files)}</p>"
 
 
@@ -177,7 +177,7 @@ def _settings(plan: Plan, opened: Opened, adapter: Adapter) -> str:
         ["weights", f"{plan.weights or plan.model} (SHA-256 {opened.digest or 'none'})"],
         ["method", plan.method],
         ["hyper-parameters", json.dumps(adapter.hyperparameters)],
-        ["images", opened.intake.text()],
+        ["images", opened.preprocessing.text()],
         ["order", f"shuffled, seed {plan.seed}" if opened.shuffled else "as listed"],
         ["batch size", str(plan.batch_size)],
         ["guard", plan.guard],

@@ -130,8 +130,8 @@ class Session:
             "complete": outcome is not None and outcome.complete,
             "plan": {k: str(v) if isinstance(v, os.PathLike) else v for k, v in _plain(self.plan)},
             "decisive": self.decisive,
-            "preprocessing": self.opened.intake.preprocessing.to_json(),
-            "decoding": asdict(self.opened.intake.decoding),
+            "preprocessing": self.opened.preprocessing.to_json(),
+            "decoding": asdict(self.opened.decoding),
             "hyperparameters": self.adapter.hyperparameters,
         }
         if outcome is not None:
@@ -202,8 +202,7 @@ class Session:
         left = None if opened.total is None else opened.total - self.tally.files
         names = self._remaining(names_of(opened, plan, stop), self.tally.files, self.tally.chain)
         groups = grouped(names, plan.batch_size, left)
-        how = opened.intake.decoding
-        with Feed(groups, opened.listing.path, how, plan.workers, stop) as feed:
+        with Feed(groups, opened.listing.path, opened.decoding, plan.workers, stop) as feed:
             while (group := feed.take(self.stopped)) is not None:
                 if not plan.skip_unreadable:
                     refuse_unreadable(
@@ -241,7 +240,7 @@ class Session:
         self.whole = True
 
     def _predict(self, group: Group) -> Predicted:
-        x = self.opened.intake.apply(group.pixels, self.opened.device)
+        x = self.opened.preprocessing.apply(group.pixels, self.opened.device)
         logits = self.adapter(x).float().cpu()
         rows = torch.arange(len(x))
         if not (self.plan.compare_source or self.opened.truth):

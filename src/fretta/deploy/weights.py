@@ -45,9 +45,8 @@ def write_weights(
 
 def _read(names: list[str], opened: Opened, plan: Plan) -> Iterator[tuple[list[int], Tensor]]:
     paths = [opened.listing.path(name) for name in names]
-    how = opened.intake.decoding
-    for positions, pixels in read_batches(paths, how, plan.batch_size, plan.workers):
-        yield positions, opened.intake.apply(pixels, opened.device)
+    for positions, pixels in read_batches(paths, opened.decoding, plan.batch_size, plan.workers):
+        yield positions, opened.preprocessing.apply(pixels, opened.device)
 
 
 def _checked(module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Tally) -> Exported:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+from ..errors import StoreError
 from ..provenance import provenance
-from ..records import Job, Record
+from ..records import Job, Record, joined_tags
 from ..store import Store
 
 
@@ -23,10 +25,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Event:
-    """A run began, went on, or ended."""
+    """A run was there already, began, went on, or ended."""
 
     job: Job
-    kind: str  # "began", "batch", "ended"
+    kind: str  # "there", "began", "batch", "ended"
     done: int = 0
     total: int = 0
     record: Record | None = None
@@ -41,6 +43,7 @@ class Plan:
 
     todo: list[Job] = field(default_factory=list)
     there: list[Job] = field(default_factory=list)
+    renamed: list[Record] = field(default_factory=list)  # that belong to one more suite now
 
 
 @dataclass
@@ -60,10 +63,44 @@ def make_plan(jobs: list[Job], store: Store, force: bool = False) -> Plan:
     plan = Plan()
     unique: dict[str, Job] = {}
     for job in jobs:
-        unique.setdefault(job.run.key, job)  # the first of equal runs wins
+        first = unique.setdefault(job.run.key, job)
+        if first is not job:  # equal runs are done once, and shown wherever they were asked for
+            unique[job.run.key] = replace(first, tags=joined_tags(first.tags, job.tags))
     for key, job in unique.items():
-        (plan.there if not force and store.done(key) else plan.todo).append(job)
+        record = _sound(store, key)
+        tags = job.tags if record is None else _names(job.tags, record.tags)
+        if record is None or force or record.status != "done":
+            plan.todo.append(replace(job, tags=tags))
+            continue
+        plan.there.append(job)
+        if tags != record.tags:
+            plan.renamed.append(replace(record, tags=tags))
     return plan
+
+
+def _sound(store: Store, key: str) -> Record | None:
+    try:
+        return store.get(key)
+    except StoreError:
+        return None
+
+
+def _names(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A run that another suite did before this one asked for it belongs to both.
+
+    One that a search did takes the suite's tags. How its settings were chosen stays with it: a
+    number tuned on target labels remains marked.
+    """
+    if _is_search(asked):
+        return dict(known)
+    if _is_search(known):
+        return {**asked, "tuning": known.get("tuning", "")}
+    tuning = {"tuning": known["tuning"]} if known.get("tuning") else {}
+    return joined_tags(known, {**asked, **tuning})
+
+
+def _is_search(tags: Mapping[str, Any]) -> bool:
+    return str(tags.get("suite", "")).endswith("/tune")
 
 
 def dead(job: Job, store: Store, reason: str) -> Record:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 
 from ..errors import StoreError
 from ..memory import keep_memory
+from ..processes import end_with_parent, ignoring_interrupts
 from ..records import Job, Record
 from ..store import Store
 from .local import cores, run_one
@@ -76,6 +76,7 @@ def run_in_processes(
         for worker in pool:
             worker.pipe.close()
             worker.process.terminate()
+        for worker in pool:
             worker.process.join()
 
 
@@ -93,7 +94,8 @@ def _start(store: Store, options: Options) -> _Worker:
     saved = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(options.threads)))
     try:
-        process.start()
+        with ignoring_interrupts():
+            process.start()
     finally:
         for name, value in saved.items():
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
@@ -130,7 +132,7 @@ def _death(job: Job, worker: _Worker, store: Store) -> Record:
 def _work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
     import torch
 
-    _die_with_the_parent()
+    end_with_parent()
     settings, store = Options(**options), Store(where)
     torch.set_num_threads(settings.threads or 1)
     keep_memory()
@@ -144,15 +146,3 @@ def _work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
         except EOFError:
             return
         run_one(job, store, settings, tell)
-
-
-def _die_with_the_parent() -> None:
-    """A killed parent cannot stop its workers: each watches it and ends when it is gone."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -89,6 +89,8 @@ def _join(ray: Any, address: str, threads: int) -> None:
     try:
         if address != "auto":  # Ray itself would try for more than a minute
             host, _, port = address.removeprefix("ray://").rpartition(":")
+            if not port.isdigit():
+                raise ValueError(f"the port {port!r} is no number")
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:

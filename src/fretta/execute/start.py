@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from ..errors import ConfigError
+from ..parts.compute import find_device
 from ..records import Job, Record
 from ..store import Store
 from .local import run_here
@@ -31,18 +30,22 @@ def run_jobs(
     force      repeat what is there
     """
     if parallel < 1:
-        raise ConfigError(f"jobs={parallel!r} cannot work; use at least 1 process")
-    _check_device((options or Options()).device)
+        raise ConfigError(f"parallel={parallel!r} cannot work; use at least 1 process")
+    settings = options or Options()
+    if settings.device is not None:
+        find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)
-    _adopt(plan.there, store)
+    for record in plan.renamed:
+        store.put(record)
     done = Done(skipped=len(plan.there))
-    settings = options or Options()
 
     def tell(event: Event) -> None:
         if on_event is not None:
             on_event(event)
 
+    for job in plan.there:
+        tell(Event(job, "there"))
     records: Iterator[Record]
     if not plan.todo:
         return done
@@ -56,25 +59,3 @@ def run_jobs(
         records = run_here(plan.todo, store, settings, tell)
     done.records.extend(records)
     return done
-
-
-def _adopt(jobs: list[Job], store: Store) -> None:
-    """A run that a search did before the suite asked for it takes the suite's tags.
-
-    How its settings were chosen stays with it: a number tuned on target labels remains marked.
-    """
-    for job in jobs:
-        record = store.get(job.run.key)
-        if record is None or not record.tags.get("suite", "").endswith("/tune"):
-            continue
-        if not job.tags.get("suite", "").endswith("/tune"):
-            record.tags = {**job.tags, "tuning": record.tags.get("tuning", "")}
-            store.put(record)
-
-
-def _check_device(name: str | None) -> None:
-    """A device that is not there is an error now, not a failure of every run."""
-    try:
-        torch.empty(0, device=name or "cpu")
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {name!r} cannot be used: {error}") from error

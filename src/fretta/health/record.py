@@ -23,6 +23,18 @@ class Health:
     action: str = ""  # what the guard did: "", "warn", "skip", "rollback" or "reset"
     reason: str = ""  # and why
 
+    def __repr__(self) -> str:
+        """What is known, in a line."""
+        shares = {"changed": self.changed, "passed": self.pass_rate}
+        numbers = {"NRS": self.nrs, "drift": self.drift, "update": self.update_norm}
+        known = [
+            f"entropy {self.entropy:.3g} (of the mean prediction {self.marginal_entropy:.3g})",
+            *(f"{name} {value:.0%}" for name, value in shares.items() if value is not None),
+            *(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None),
+            *([f"{self.action}: {self.reason}"] if self.action else []),
+        ]
+        return f"<Health of batch {self.batch}: {self.samples} images, {', '.join(known)}>"
+
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; a number that is not finite becomes None, which JSON can say."""
         return {k: None if _endless(v) else v for k, v in asdict(self).items()}

@@ -133,9 +133,11 @@ def overall(outcomes: Sequence[Outcome], rows: Sequence[dict[str, Any]]) -> dict
     return result
 
 
-def details(outcomes: Sequence[Outcome], names: Sequence[str], classes: int) -> dict[str, Any]:
+def details(
+    outcomes: Sequence[Outcome], names: Sequence[str], class_names: Sequence[str]
+) -> dict[str, Any]:
     """What figures need: every batch, and per domain the classes and the calibration bins."""
-    samples = Samples.of(outcomes)
+    samples, classes = Samples.of(outcomes), len(class_names)
     domains = []
     for which in dict.fromkeys(samples.domain.tolist()):
         mine = samples.where(samples.domain == which)
@@ -160,6 +162,7 @@ def details(outcomes: Sequence[Outcome], names: Sequence[str], classes: int) -> 
         flat = np.bincount(samples.label * classes + samples.predicted, minlength=classes**2)
         confusion = flat.reshape(classes, classes).tolist()
     return {
+        "classes": [str(name) for name in class_names],
         "domains": domains,
         "confusion": confusion,
         "batches": {

@@ -45,6 +45,11 @@ class Card:
                 f"the card has num_classes={self.num_classes} but {len(self.classes)} class names"
             )
 
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{split} {value:.1%}" for split, value in self.accuracy.items())
+        trained = f"{self.num_classes} classes of {self.data.get('name', 'unknown data')}"
+        return f"<Card of {self.model}: {trained}{f'; accuracy {scores}' if scores else ''}>"
+
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from .._util.imports import import_object
 from ..compat import import_timm, import_torchvision, import_transformers
 from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
 from .cards import Card, attach, card_path, find_card
@@ -185,14 +186,7 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
 
 
 def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:
-    try:
-        factory: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"model '{module}:{name}': {error}; write {FORMS}") from error
-    for part in name.split("."):
-        if not hasattr(factory, part):
-            raise ConfigError(f"model '{module}:{name}': {module!r} has no {part!r}")
-        factory = getattr(factory, part)
+    factory = import_object(f"{module}:{name}", "model")
     if not callable(factory):
         raise ConfigError(f"model '{module}:{name}' is a {type(factory).__name__}, not a callable")
     model = factory() if num_classes is None else factory(num_classes=num_classes)

@@ -48,16 +48,11 @@ class Optim:
         return SGD(parameters, lr=self.lr, momentum=self.momentum, fused=fused)
 
 
-def update(optimizer: Optimizer, loss: Tensor, wanted: Tensor | None = None) -> None:
-    """One step down the gradient of the loss; none if `wanted`, a truth value, is false."""
-    descend(optimizer, loss, wanted=wanted)
-
-
-def nothing(kept: Tensor) -> bool:
+def none_kept(kept: Tensor) -> bool:
     """Whether no sample is kept, where asking is free.
 
     A CPU knows, and the backward can be left out. An accelerator would have to finish the forward
-    first: there the step goes on and `update(..., wanted=kept.any())` decides on the device.
+    first: there the step goes on and `descend(..., wanted=kept.any())` decides on the device.
     """
     return not _asynchronous(kept) and not bool(kept.any())
 

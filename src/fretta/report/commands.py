@@ -77,6 +77,7 @@ def _evaluate(record: Record) -> str:
         words += _option("--size", pre.get("size"))
         for name in ("mean", "std"):
             words += _option(f"--{name}", ",".join(f"{v:g}" for v in pre.get(name) or []))
+        words += _option("--fit", data.get("fit"))
     words += _option("--data", data.get("name"))
     words += _option("--corruption", data.get("corruption"))
     words += _option("--severity", data.get("severity")) if data.get("corruption") else []

@@ -32,7 +32,9 @@ def differing(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def text_of(entries: dict[str, Any]) -> str:
     return ", ".join(
-        f"{name.rpartition('.')[2].replace('_hash', '')} {_value(value, name)}"
+        str(value)
+        if name == "data.name"
+        else f"{name.rpartition('.')[2].replace('_hash', '')} {_value(value, name)}"
         for name, value in entries.items()
     )
 

@@ -181,7 +181,7 @@ def serve(watched: Watched, port: int = 0) -> ThreadingHTTPServer:
     except (OSError, OverflowError) as error:
         reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         raise ConfigError(
-            f"cannot serve on port {port}: {reason}; choose another one, or --port 0 for a free one"
+            f"cannot serve on port={port}: {reason}; choose another one, or port=0 for a free one"
         ) from error
     number = server.server_address[1]
     names = frozenset(f"{name}:{number}" for name in (HOST, "localhost"))

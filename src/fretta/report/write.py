@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, StoreError
 from ..files import replace_file
+from ..results import select
 from ..store import Store
 from .build import Report, build
 from .tables import Table
@@ -59,7 +60,7 @@ def write_report(
         )
     report = build(store, suite)
     if suite is not None and not report.data.records:
-        there = sorted({str(r.tags.get("suite")) for r in store.records([])})
+        there = sorted({str(r.tags.get("suite")) for r in select(store.records([]))})
         raise ConfigError(
             f"no records of suite {suite!r} in {store.where!r}; it has {', '.join(there) or 'none'}"
         )

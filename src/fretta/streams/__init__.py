@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..corruptions import CORRUPTIONS
 from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
+from ..models.preprocessing import Preprocessing
 from .batch import Batch
 from .cifar import read_batch
 from .datasets import dataset_options, list_datasets, open_dataset
@@ -16,7 +17,6 @@ from .doctor import Finding, Report, doctor
 from .domain import Dataset, Domain, Unreadable
 from .index import load_stream
 from .order import Order
-from .preprocessing import Preprocessing
 from .shift import with_corruptions
 from .stream import Stream, make_stream
 

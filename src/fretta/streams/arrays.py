@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..corruptions import CORRUPTIONS
 from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
 from ..errors import ConfigError, DataError
+from ..models.preprocessing import check_size
 from .cifar import read_batches, read_classes
 from .domain import Dataset, Domain, as_names
 from .folders import complain, data_root, listed, locate
-from .images import check_size
 from .known import CIFAR, CIFAR_IMAGES, SEVERITIES, CifarSet
 from .order import long_tail
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from ..models.preprocessing import Preprocessing
 from . import digits
 from .arrays import open_cifar, open_cifar_c, open_cifar_c_lt
 from .digits import open_digits
@@ -62,6 +63,17 @@ def dataset_options(name: str) -> list[str]:
         if p.kind is inspect.Parameter.KEYWORD_ONLY
     ]
     return own + (list(SHIFT) if key in CLEAN else [])
+
+
+def reading_options(name: str, how: Preprocessing) -> dict[str, Any]:
+    """The options under which a data set gives a model the pixels it takes.
+
+    Images of a user's own are read as `fretta adapt` reads them; published sets as published.
+    """
+    known = dataset_options(name)
+    if "fit" not in known:  # arrays of 32 × 32
+        return {} if how.size in (None, digits.SIDE) else {"size": how.size}
+    return {**how.options(), **({"exif": True, "alpha": "white"} if "alpha" in known else {})}
 
 
 def open_dataset(name: str, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:

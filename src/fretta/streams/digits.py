@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, MissingExtraError
+from ..models.preprocessing import check_size
 from .domain import Dataset, Domain
-from .images import check_size
 from .shift import Strength
 
 SIDE = 32

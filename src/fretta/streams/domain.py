@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..corruptions import corrupt
 from ..errors import ConfigError, DataError
-from .images import Decoding, decode, resize_arrays
+from ..models.preprocessing import Decoding
+from .images import decode, resize_arrays
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class ImageFiles:
     folder: str
     files: tuple[str, ...]  # relative to the folder, with forward slashes
     decoding: Decoding
+
+    def __repr__(self) -> str:
+        return f"<ImageFiles: {len(self.files):,} below {self.folder!r}>"
 
     def path(self, row: int) -> str:
         return f"{self.folder}/{self.files[row]}"
@@ -182,6 +186,14 @@ class Dataset:
     options: dict[str, Any] = field(default_factory=dict)  # what open_dataset was given
     root: str | None = None  # the folder that was found
     missing: tuple[str, ...] = ()  # known domains that are not on disk
+
+    def __repr__(self) -> str:
+        names = self.names if len(self.names) < 4 else [self.names[0], "…", self.names[-1]]
+        images = sum(map(len, self.domains))
+        return (
+            f"<Dataset {self.name!r}: {images:,} images, {len(self.classes)} classes,"
+            f" {len(self.domains)} domain(s): {', '.join(names)}>"
+        )
 
     @property
     def names(self) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
+from ..models.preprocessing import CROP_RATIO, Decoding
 from .domain import Dataset, as_names
 from .folders import (
     agree,
@@ -19,7 +20,6 @@ from .folders import (
     scan,
     subfolders,
 )
-from .images import Decoding
 from .known import DOMAIN_SETS, DomainSet
 
 LAYOUTS = ("auto", "classes", "domains")
@@ -61,11 +61,12 @@ def open_domain_set(
     fit: str = "squash",
     interpolation: str = "bilinear",
     exif: bool = False,
+    crop_ratio: float = CROP_RATIO,
     verify: str = "warn",
 ) -> Dataset:
     """One of the known domain sets. `domains=None` takes those that are on disk."""
     facts = DOMAIN_SETS[name]
-    decoding = Decoding(size=size, fit=fit, interpolation=interpolation, exif=exif)
+    decoding = Decoding(size, fit, interpolation, exif, crop_ratio)
     known = {plain(domain): domain for domain in facts.domains}
     wanted = None if domains is None else as_names(domains)
     for asked in wanted or ():
@@ -124,6 +125,14 @@ def guess_layout(base: Path) -> str:
     return "domains" if domains else "classes"
 
 
+def class_folders(base: Path) -> list[str]:
+    """Names of the class folders, in whichever layout."""
+    names = subfolders(base)
+    if guess_layout(base) == "classes":
+        return names
+    return sorted({inner for name in names for inner in subfolders(base / name)})
+
+
 def open_folder(
     name: str,
     root: str | Path | None = None,
@@ -136,6 +145,8 @@ def open_folder(
     fit: str = "squash",
     interpolation: str = "bilinear",
     exif: bool = True,
+    crop_ratio: float = CROP_RATIO,
+    alpha: str = "drop",
 ) -> Dataset:
     """`<root>/<path>` laid out as `<class>/*` (one domain, "clean") or `<domain>/<class>/*`.
 
@@ -144,7 +155,7 @@ def open_folder(
     """
     if layout not in LAYOUTS:
         raise ConfigError(f"layout={layout!r}; one of {', '.join(LAYOUTS)} is expected")
-    decoding = Decoding(size=size, fit=fit, interpolation=interpolation, exif=exif)
+    decoding = Decoding(size, fit, interpolation, exif, crop_ratio, alpha)
     base = data_root(root, f"the image folder {path}" if path else "an image folder")
     if path is not None:
         base = data_root(base / path, "the image folder")

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..corruptions import CORRUPTIONS
 from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
 from ..errors import DataError
+from ..models.preprocessing import CROP_RATIO, Decoding
 from .arrays import check_corruptions, severities, shifted_name
 from .domain import Dataset
 from .domainsets import guess_layout
@@ -22,7 +23,6 @@ from .folders import (
     scan,
     subfolders,
 )
-from .images import Decoding
 from .known import IMAGENET_C_GROUPS
 from .shift import with_corruptions
 
@@ -69,13 +69,14 @@ def open_imagenet_c(
     fit: str = "crop",
     interpolation: str = "bilinear",
     exif: bool = False,
+    crop_ratio: float = CROP_RATIO,
     corruption_seed: int = 0,
     verify: str = "warn",
 ) -> Dataset:
     """A domain per corruption and severity; the corruptions are made here if only clean images
     are found. Sorted class folders give the labels."""
     chosen, levels = check_corruptions(domains), severities(severity)
-    decoding = Decoding(size=size, fit=fit, interpolation=interpolation, exif=exif)
+    decoding = Decoding(size, fit, interpolation, exif, crop_ratio)
     base = find_imagenet(root)
     there = find_corruptions(base)
     if there:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, DataError, MissingExtraError
+from ..errors import DataError, MissingExtraError
+from ..models.preprocessing import Decoding
 
 if TYPE_CHECKING:
     from PIL import Image
 
-FITS = ("squash", "crop")
-INTERPOLATIONS = ("bilinear", "bicubic")
-ALPHAS = ("drop", "white")
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 
 # Everything Pillow's decoders are known to raise on damaged files.
@@ -32,42 +29,6 @@ _BROKEN = (
     struct.error,
     zlib.error,
 )
-
-
-def check_size(size: int | None) -> None:
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        raise ConfigError(f"size={size!r}; a number of pixels is expected, or None for no resizing")
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How a file becomes pixels. Plain data, so it can travel to worker processes.
-
-    fit "squash" scales to size × size whatever the aspect ratio; "crop" scales the short side
-    to size / crop_ratio (256 for 224) and cuts the centre. An image that already is
-    size × size is left as it is. Pillow's filters are antialiased, as in torchvision's Resize.
-    """
-
-    size: int | None = 224
-    fit: str = "squash"
-    interpolation: str = "bilinear"
-    exif: bool = False  # turn the image as its EXIF tag says; the published pipelines do not
-    crop_ratio: float = 0.875
-    alpha: str = "drop"  # as convert("RGB") does; "white" shows transparent pixels on white
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
-        if self.fit not in FITS:
-            raise ConfigError(f"fit={self.fit!r}; one of {', '.join(FITS)} is expected")
-        if self.interpolation not in INTERPOLATIONS:
-            raise ConfigError(
-                f"interpolation={self.interpolation!r}; one of {', '.join(INTERPOLATIONS)} "
-                "is expected"
-            )
-        if not 0 < self.crop_ratio <= 1:
-            raise ConfigError(f"crop_ratio={self.crop_ratio}; a value in (0, 1] is expected")
-        if self.alpha not in ALPHAS:
-            raise ConfigError(f"alpha={self.alpha!r}; one of {', '.join(ALPHAS)} is expected")
 
 
 def _pillow() -> Any:
@@ -109,7 +70,7 @@ def _rgb(image: Image.Image, how: Decoding) -> Image.Image:
         ground = _pillow().new("RGBA", image.size, "white")
         return _pillow().alpha_composite(ground, image).convert("RGB")  # type: ignore[no-any-return]
     if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")  # the direct way warns; the colours are the same
+        image = image.convert("RGBA")  # the direct way warns; the colors are the same
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
@@ -136,7 +97,7 @@ def _fitted(image: Image.Image, how: Decoding) -> Image.Image:
     if how.fit == "squash":
         return image.resize((size, size), kind)
     width, height = image.size
-    short = max(size, int(size / how.crop_ratio + 0.5))
+    short = how.short_side or size
     long = int(short * max(width, height) / min(width, height))
     width, height = (short, long) if width <= height else (long, short)
     left, top = round((width - size) / 2), round((height - size) / 2)

@@ -51,6 +51,14 @@ class Stream:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name}={value!r}; an integer from {least} is expected")
 
+    def __repr__(self) -> str:
+        how = f"{self.recipe.get('order', 'as saved')}, seed {self.recipe.get('seed')}"
+        return (
+            f"<Stream of {self.dataset.name!r} ({how}): {self.samples:,} images of"
+            f" {len(self.dataset.domains)} domain(s) in {len(self):,} batches of up to"
+            f" {self.plan.largest}>"
+        )
+
     def __len__(self) -> int:
         """Number of batches."""
         return len(self.plan)

@@ -21,6 +21,7 @@ from ..models.cards import Card, card_path, find_card, sha256, write_card
 from ..models.imagenet import PACKAGED, check_packaged, packaged_state
 from ..models.load import build
 from ..models.weights import initialise, load_state, read_weights
+from ..parts.compute import find_device
 from .checkpoint import checkpoint_path
 from .config import TrainConfig
 from .data import TrainData, open_data
@@ -48,7 +49,7 @@ def train_source(
     finished = _check_place(config, settings, resume)
     if finished is not None:
         return finished
-    device = _device(config.device)
+    device = find_device(config.device)
     data = open_data(config)
     classes = data.train.classes
     began = time.monotonic()
@@ -128,17 +129,6 @@ def _check_place(config: TrainConfig, settings: dict[str, Any], resume: bool) ->
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ConfigError(f"out={str(out)!r} cannot be written: {str(parent)!r} is not writable")
     return None
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(
-            f"device={name!r} cannot be used here: {str(error).splitlines()[0]}"
-        ) from error
-    return device
 
 
 def _model(config: TrainConfig, num_classes: int) -> nn.Module:

@@ -43,7 +43,7 @@ def make_space(
             fields = REGISTRY[method].field_names()
             raise ConfigError(
                 f"{method} has none of {', '.join(GRIDS)}, so there is nothing of the paper's grids"
-                f" to tune; give grid= over its own hyper-parameters: {', '.join(fields) or 'none'}"
+                f" to tune; give grid= over its own hyper-parameters: {', '.join(fields)}"
             )
         return space
     names = [n for n in GRIDS if n in grid] + [n for n in grid if n not in GRIDS]
@@ -66,7 +66,7 @@ def parse_grid(pairs: Sequence[str]) -> Space:
         except tomllib.TOMLDecodeError:
             found = [word.strip() for word in values.split(",") if word.strip()]
         if not separator or not name.strip() or not found or name.strip() in grid:
-            raise ConfigError(f"grid {pair!r}; NAME=VALUE,VALUE,... is expected, each name once")
+            raise ConfigError(f"--grid {pair!r}; write NAME=VALUE,VALUE, each name once")
         grid[name.strip()] = found
     return grid
 

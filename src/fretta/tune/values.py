@@ -22,9 +22,7 @@ class Rule(StrEnum):
         try:
             return cls(text)
         except ValueError:
-            raise ConfigError(
-                f"unknown selection rule {text!r}; choose from {', '.join(cls)}"
-            ) from None
+            raise ConfigError(f"rule={text!r} is unknown; choose from {', '.join(cls)}") from None
 
     @property
     def claim(self) -> str:

@@ -20,7 +20,7 @@ def _names(corruptions: str | Sequence[str]) -> tuple[str, ...]:
     asked = [corruptions] if isinstance(corruptions, str) else list(corruptions)
     names = [name for entry in asked for name in groups.get(entry, (entry,))]
     if not names:
-        raise ConfigError("no corruption was asked for; give names, or 'all' for the 15")
+        raise ConfigError("corruption= names none; give names, or 'all' for the 15")
     return tuple(dict.fromkeys(check_name(name) for name in names))
 
 
@@ -68,6 +68,8 @@ def corrupt_folder(
             f"{folder} lies inside {source}: the results would be taken for sources next time. "
             "Choose a folder outside"
         )
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, and the corrupted version is a folder of files")
     if "frost" in order.names:
         photographs()  # warns here, once, if they are missing
     batch = find_test_batch(source)

@@ -15,7 +15,8 @@ from ..corruptions.engine import corrupt
 from ..corruptions.extras import pillow_image
 from ..errors import DataError
 from ..files import atomic
-from ..streams.images import Decoding, decode
+from ..models.preprocessing import Decoding
+from ..streams.images import decode
 from .work import Order, Progress, Record, Summary, Workers
 
 __all__ = ["find_images", "write_images"]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ..errors import DataError, FrettaWarning
 from ..files import atomic
+from ..processes import ignoring_interrupts
 
 __all__ = ["Order", "Progress", "Record", "Summary", "Workers", "atomic"]
 
@@ -103,9 +104,13 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self.pool is None:
+            return
+        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C: files appear whole
+            for process in list(self.pool._processes.values()):
+                process.terminate()
+        self.pool.shutdown(cancel_futures=True)
 
     def run(self, function: Callable[..., T], tasks: Iterable[tuple[Any, ...]]) -> Iterator[T]:
         """function(*task) for every task, in order; only a few tasks are sent ahead."""
@@ -115,7 +120,8 @@ class Workers:
             return
         waiting = iter(tasks)
         first = islice(waiting, 2 * self.jobs)
-        ahead: list[Future[T]] = [self.pool.submit(function, *task) for task in first]
+        with ignoring_interrupts():  # the first task starts the processes
+            ahead: list[Future[T]] = [self.pool.submit(function, *task) for task in first]
         while ahead:
             yield ahead.pop(0).result()
             ahead.extend(self.pool.submit(function, *task) for task in islice(waiting, 1))

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..palette import INK, Style, style
-from .base import plain
+from .base import plain, short_names
 from .maps import LEVELS, Map
 from .places import free, spread
 
 SMALL, NORMAL = 9.2, 10.2  # px
 LINE = 11.5  # px between names
+LONGEST = 18  # letters of a name along an axis
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,20 @@ class Canvas:
             spine.set_visible(False)
 
     def names(
-        self, ax: Any, at: Sequence[float], names: Sequence[str], axis: str = "x", slant: float = 0
+        self,
+        ax: Any,
+        at: Sequence[float],
+        names: Sequence[str],
+        axis: str = "x",
+        slant: float = 0,
+        above: bool = False,
     ) -> None:
         """Names instead of numbers along an axis."""
-        shown = [plain(n, 18) for n in names]
+        short = short_names(names, LONGEST)
+        shown = [short[n] for n in names]
         if axis == "x":
-            end = {"ha": "right", "rotation_mode": "anchor"} if slant else {}
+            side = "left" if above else "right"
+            end = {"ha": side, "rotation_mode": "anchor"} if slant else {}
             ax.set_xticks(at, shown, rotation=slant, fontsize=SMALL, **end)
         else:
             ax.set_yticks(at, shown, fontsize=SMALL)
@@ -156,6 +165,7 @@ class Canvas:
         low, high = low - missing / 2 - 1, high + missing / 2 + 1
         edge = float(ax.transAxes.transform((1, 0))[0])
         back = ax.transData.inverted()
+        short = short_names([name for _, name, _ in there], 22)
         for (_, name, series), old, new in zip(there, at, spread(at, LINE, low, high), strict=True):
             look = style(name)
             x0, y0 = back.transform((edge + 2, old))
@@ -165,7 +175,7 @@ class Canvas:
             )
             self.mark(leader, series)
             x2, _ = back.transform((edge + 13, new))
-            self.text(ax, x2, y1, plain(name, 22), series)
+            self.text(ax, x2, y1, short[name], series)
 
     def legend(
         self, left: float, top: float, names: Mapping[str, int], notes: Mapping[str, str], head: str
@@ -176,6 +186,7 @@ class Canvas:
         ax.set_xlim(0, self.width - left)
         ax.set_ylim(14.0 * (len(names) + 1), 0)
         self.text(ax, self.width - left - 2, 7, head, ha="right", alpha=0.75)
+        short = short_names(names, 10)  # beside it the number
         for row, (name, series) in enumerate(names.items(), 1):
             look, y = style(name), 14.0 * row + 7
             self.line(ax, [0, 9, 18], [y, y, y], look, series, 1.5)
@@ -183,7 +194,7 @@ class Canvas:
                 [9], [y], marker=look.marker, color=look.colour, markersize=4.5, markeredgewidth=0
             )
             self.mark(dot, series)
-            self.text(ax, 22, y, plain(name, 12), series)
+            self.text(ax, 22, y, short[name], series)
             self.text(ax, self.width - left - 2, y, notes.get(name, ""), series, ha="right")
 
     def tags(self, ax: Any, places: Sequence[tuple[float, float, str, int]]) -> None:
@@ -191,8 +202,9 @@ class Canvas:
         pixels = [ax.transData.transform((x, y)) for x, y, _, _ in places]
         taken = [(px - 5, py - 5, px + 5, py + 5) for px, py in pixels]
         back = ax.transData.inverted()
+        short = short_names([name for _, _, name, _ in places], 22)
         for (px, py), (_, _, name, series) in zip(pixels, places, strict=True):
-            text = plain(name, 22)
+            text = short[name]
             w, h = 5.8 * len(text), 11.0
             # (where the text is anchored, how, and its left edge)
             spots = [(px + 8, py, "left", px + 8), (px - 8, py, "right", px - 8 - w)]

@@ -97,6 +97,15 @@ def _fullest(groups: dict[str, list[Record]]) -> list[Record]:
     return sorted(best, key=lambda r: r.run["seed"])
 
 
+def class_names(panel: Panel, data: ReportData, classes: int) -> list[str]:
+    """As the data set calls them; numbers where no run tells, or runs do not agree."""
+    told = [(data.details(runs[0].key) or {}).get("classes") for runs in panel.runs.values()]
+    found = {tuple(plain(name) for name in names) for names in told if names}
+    if {len(names) for names in found} != {classes} or len(found) > 1:
+        return [str(number) for number in range(classes)]
+    return list(*found)
+
+
 def summed(data: ReportData, runs: list[Record], key: str) -> list[np.ndarray]:
     """A list of counts in the details, added up over domains and seeds: e.g. "class_seen"."""
     found = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..palette import COLOURS, GREY, MARKERS
-from .base import WIDTH, Figure, Value, plain, stem
+from .base import WIDTH, Figure, Value, plain, short_names, stem
 from .canvas import Canvas
 
 SIDE = (WIDTH - 16) / 2
@@ -20,7 +20,8 @@ def build(analysis: dict[str, Any]) -> Figure | None:
     if not panels:
         return None
     labels = np.asarray(analysis["labels"])
-    classes = [plain(c, 12) for c in analysis["classes"]]
+    short = short_names(map(str, analysis["classes"]), 12)
+    classes = [short[str(c)] for c in analysis["classes"]]
     rows: list[list[Value]] = [
         [p["method"], _rounded(p["silhouette"]), round(p["nrs"], 4), round(100 * p["accuracy"], 2)]
         for p in panels
@@ -58,10 +59,11 @@ def _shown(value: float | None) -> str:
 def _paint(
     canvas: Canvas, panels: list[dict[str, Any]], labels: NDArray[Any], classes: list[str]
 ) -> None:
+    short = short_names([panel["method"] for panel in panels], 16)
     for number, panel in enumerate(panels):
         row, column = divmod(number, 2)
         title = (
-            f"{plain(panel['method'], 16)}: silhouette {_shown(panel['silhouette'])},"
+            f"{short[panel['method']]}: silhouette {_shown(panel['silhouette'])},"
             f" {100 * panel['accuracy']:.0f} %"
         )
         ax = canvas.axes(2 + column * (SIDE + 12), 22 + row * (SIDE + 26), SIDE, SIDE, title)

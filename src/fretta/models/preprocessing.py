@@ -1,0 +1,314 @@
+"""How an image becomes what a model takes: found where the model carries it.
+
+Every command asks `find_preprocessing`, so that one model sees the same pixels everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigError, InputError
+from .cards import card_of
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+FITS = ("squash", "crop")
+INTERPOLATIONS = ("bilinear", "bicubic")
+ALPHAS = ("drop", "white")
+CROP_RATIO = 0.875  # 224 of 256
+
+# Pillow's convert("L"): fixed-point ITU-R 601 luma.
+_LUMA = (19595, 38470, 7471)
+
+
+def check_size(size: int | None) -> None:
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise ConfigError(f"size={size!r}; a number of pixels is expected, or None for no resizing")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a file becomes pixels. Plain data, so it can travel to worker processes.
+
+    fit "squash" scales to size × size whatever the aspect ratio; "crop" scales the short side
+    to size / crop_ratio (256 for 224) and cuts the center. An image that already is
+    size × size is left as it is. Pillow's filters are antialiased, as in torchvision's Resize.
+    """
+
+    size: int | None = 224
+    fit: str = "squash"
+    interpolation: str = "bilinear"
+    exif: bool = False  # turn the image as its EXIF tag says; the published pipelines do not
+    crop_ratio: float = CROP_RATIO
+    alpha: str = "drop"  # as convert("RGB") does; "white" shows transparent pixels on white
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+        if self.fit not in FITS:
+            raise ConfigError(f"fit={self.fit!r}; one of {', '.join(FITS)} is expected")
+        if self.interpolation not in INTERPOLATIONS:
+            raise ConfigError(
+                f"interpolation={self.interpolation!r}; one of {', '.join(INTERPOLATIONS)} "
+                "is expected"
+            )
+        if not 0 < self.crop_ratio <= 1:
+            raise ConfigError(f"crop_ratio={self.crop_ratio}; a value in (0, 1] is expected")
+        if self.alpha not in ALPHAS:
+            raise ConfigError(f"alpha={self.alpha!r}; one of {', '.join(ALPHAS)} is expected")
+
+    @property
+    def short_side(self) -> int | None:
+        """What "crop" scales the short side to before it cuts."""
+        return self.size and max(self.size, int(self.size / self.crop_ratio + 0.5))
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """(x/255 − mean)/std on uint8 images of `size` pixels (None: any size)."""
+
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    size: int | None = None
+    fit: str = "squash"
+    interpolation: str = "bilinear"
+    crop_ratio: float = CROP_RATIO
+    origin: str = field(default="", compare=False)  # where the values are from, in words
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            try:
+                values = tuple(float(v) for v in getattr(self, name))
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}; a number per channel is expected"
+                ) from error
+            if not values or not all(math.isfinite(v) for v in values):
+                raise ConfigError(f"{name}={values}; finite numbers are expected")
+            object.__setattr__(self, name, values)
+        if len(self.mean) != len(self.std) or min(self.std) <= 0:
+            raise ConfigError(
+                f"mean={self.mean}, std={self.std}; as many of each are expected, std above 0"
+            )
+        self.decoding()  # checks the others
+
+    def decoding(self, exif: bool = True, alpha: str = "white") -> Decoding:
+        """Files to pixels; the defaults are those for images of a user's own."""
+        return Decoding(self.size, self.fit, self.interpolation, exif, self.crop_ratio, alpha)
+
+    def apply(
+        self,
+        x: Tensor,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """uint8 (n, channels, H, W) to normalised floats; bytes cross to the device, not floats.
+
+        For a model of one channel, RGB becomes gray.
+        """
+        if x.dtype != torch.uint8 or x.ndim != 4:
+            raise InputError(
+                f"preprocessing takes uint8 (n, channels, H, W), not {x.dtype} {tuple(x.shape)}; "
+                "values that are already normalised must not be normalised again"
+            )
+        if len(self.mean) == 1 and x.shape[1] == 3:
+            luma = torch.tensor(_LUMA, dtype=torch.int32, device=x.device).view(1, 3, 1, 1)
+            x = ((x.int() * luma).sum(1, keepdim=True) + 0x8000 >> 16).to(torch.uint8)
+        if x.shape[1] != len(self.mean):
+            raise InputError(f"images have {x.shape[1]} channels, mean and std {len(self.mean)}")
+        if self.size is not None and x.shape[2:] != (self.size, self.size):
+            raise InputError(
+                f"images are {x.shape[3]}×{x.shape[2]}, but the weights expect "
+                f"{self.size}×{self.size}; open the data set with size={self.size}"
+            )
+        x = x.to(device, non_blocking=True) if device is not None else x
+        mean = torch.tensor(self.mean, dtype=dtype, device=x.device).view(1, -1, 1, 1)
+        std = torch.tensor(self.std, dtype=dtype, device=x.device).view(1, -1, 1, 1)
+        return x.to(dtype).div_(255).sub_(mean).div_(std)
+
+    def options(self) -> dict[str, Any]:
+        """What to pass to open_dataset for a set of image files."""
+        return {key: v for key, v in self.to_json().items() if key not in ("mean", "std")}
+
+    def text(self) -> str:
+        """The line every command prints."""
+        size, short = self.size, self.decoding().short_side
+        if size is None:
+            how = "size as it is"
+        elif self.fit == "crop":
+            how = f"resize {short}, center crop {size}×{size}, {self.interpolation}"
+        else:
+            how = f"squash to {size}×{size}, {self.interpolation}"
+        origin = f" ({self.origin})" if self.origin else ""
+        return f"{how}, mean {_short(self.mean)}, std {_short(self.std)}{origin}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Runs are named by a hash of this: the usual crop ratio stays unsaid."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "origin"}
+        if self.crop_ratio == CROP_RATIO:
+            del values["crop_ratio"]
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], origin: str = "") -> Preprocessing:
+        known = [f.name for f in fields(cls) if f.name != "origin"]
+        if set(data) - set(known) or "mean" not in data or "std" not in data:
+            raise ConfigError(
+                f"preprocessing with the keys {sorted(data)}; mean and std are needed, "
+                f"{', '.join(known[2:])} may be given"
+            )
+        return cls(**data, origin=origin)
+
+
+def _short(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{v:.4g}" for v in values)
+
+
+def attach_preprocessing(net: nn.Module, how: Preprocessing) -> None:
+    """Let it travel with the model, as `model.fretta_preprocessing`."""
+    cast(Any, net).fretta_preprocessing = how
+
+
+def input_std(net: nn.Module) -> tuple[float, ...] | None:
+    """The std that the inputs of a model were divided by, where the model carries it."""
+    how = getattr(net, "fretta_preprocessing", None)
+    if isinstance(how, Preprocessing):
+        return how.std
+    card = card_of(net)
+    known = card.preprocessing if card else getattr(net, "pretrained_cfg", None)
+    return (known or {}).get("std")
+
+
+# ---- finding it ----------------------------------------------------------------------------------
+
+TIMM = "timm's configuration of the model"
+_SHOWN = ("size", "fit", "interpolation", "mean", "std")
+_KEYS = (*_SHOWN, "crop_ratio")
+
+
+def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing:
+    """What a model takes, and let it travel with the model.
+
+    given   size, mean, std, fit, as the user said them; None: not said
+
+    What is given wins; then the card of the weights, then what the library knows of the model.
+    """
+    layers = [({k: v for k, v in given.items() if v is not None}, "as given")]
+    card = card_of(net)
+    if card is not None:
+        layers.append(({k: card.preprocessing.get(k) for k in _KEYS}, "the card"))
+    layers.append(_of_library(net, spec))
+    layers.append(({"fit": "squash", "interpolation": "bilinear"}, "default"))
+    facts: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for values, origin in layers:
+        for key, value in values.items():
+            if value is not None and key not in facts:
+                facts[key], origins[key] = value, origin
+    lacking = [f"--{key}" for key in ("size", "mean", "std") if key not in facts]
+    if lacking:
+        raise ConfigError(
+            f"how images are prepared for {spec!r} is not known; say it with"
+            f" {' and '.join(lacking)} (such as --size 224 --mean 0.485,0.456,0.406"
+            " --std 0.229,0.224,0.225), as in training: other values cost accuracy"
+        )
+    if facts["fit"] != "crop":
+        facts.pop("crop_ratio", None)
+    elif origins.get("crop_ratio") == TIMM:  # timm rounds the short side down
+        facts["crop_ratio"] = facts["size"] / int(facts["size"] / facts["crop_ratio"] + 1e-6)
+    found = Preprocessing(**facts, origin=_origin(origins))
+    attach_preprocessing(net, found)
+    return found
+
+
+def _origin(origins: Mapping[str, str]) -> str:
+    """ "the card", or "size: as given; fit, mean, std: the card"."""
+    by: dict[str, list[str]] = {}
+    for key in _SHOWN:
+        by.setdefault(origins[key], []).append(key)
+    if len(by) == 1:
+        return next(iter(by))
+    return "; ".join(f"{', '.join(keys)}: {origin}" for origin, keys in by.items())
+
+
+def _of_library(net: nn.Module, spec: str) -> tuple[dict[str, Any], str]:
+    source, _, name = spec.partition(":")
+    timm = getattr(net, "pretrained_cfg", None)
+    if isinstance(timm, Mapping) and timm.get("mean") and timm.get("input_size"):
+        return _timm(timm), TIMM
+    if source == "hf":
+        return _hugging_face(Path(name)), "preprocessor_config.json"
+    if source == "torchvision":
+        return _torchvision(name), "torchvision's preset for the model"
+    return {}, ""
+
+
+def _timm(facts: Mapping[str, Any]) -> dict[str, Any]:
+    _, height, width = facts["input_size"]
+    squash = facts.get("crop_mode") == "squash"
+    return {
+        "mean": tuple(facts["mean"]),
+        "std": tuple(facts["std"]),
+        "size": int(height) if height == width else None,  # only square images are cut
+        "fit": "squash" if squash else "crop",
+        "crop_ratio": float(facts.get("crop_pct") or CROP_RATIO),
+        "interpolation": "bicubic" if facts.get("interpolation") == "bicubic" else "bilinear",
+    }
+
+
+def _torchvision(name: str) -> dict[str, Any]:
+    from torchvision.models import get_model_weights
+
+    how = next(iter(get_model_weights(name))).transforms()
+    try:
+        cut, whole = int(how.crop_size[0]), int(how.resize_size[0])
+        return {
+            "mean": tuple(how.mean),
+            "std": tuple(how.std),
+            "size": cut,
+            "fit": "crop",
+            "crop_ratio": min(1.0, cut / whole),
+            "interpolation": "bicubic" if "bicubic" in str(how.interpolation) else "bilinear",
+        }
+    except (AttributeError, TypeError, IndexError):
+        return {}
+
+
+def _hugging_face(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+        scale = float(content.get("rescale_factor", 1 / 255))
+        if not content.get("do_rescale", True) or abs(scale * 255 - 1) > 1e-3:
+            return {}
+        cut = content.get("crop_size") if content.get("do_center_crop") else None
+        size = _side(cut if cut is not None else content.get("size"))
+        whole = _side(content.get("size"))
+        plain = not content.get("do_normalize", True)
+        facts: dict[str, Any] = {
+            "mean": (0.0,) * 3 if plain else tuple(content["image_mean"]),
+            "std": (1.0,) * 3 if plain else tuple(content["image_std"]),
+            "size": size,
+            "interpolation": "bicubic" if content.get("resample") == 3 else "bilinear",
+            "fit": "squash" if cut is None else "crop",
+        }
+        if cut is not None and whole and size:
+            facts["crop_ratio"] = min(1.0, size / whole)
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    return facts
+
+
+def _side(value: Any) -> int | None:
+    """224, {"height": 224, "width": 224} or {"shortest_edge": 224}."""
+    if isinstance(value, Mapping):
+        if value.get("height") != value.get("width"):
+            return None
+        value = value.get("height", value.get("shortest_edge"))
+    return int(value) if value is not None else None
