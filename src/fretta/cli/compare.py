@@ -215,11 +215,12 @@ def _tell_unreadable(images: Images) -> None:
 
 
 def _print(rows: list[Compared], names: list[str], level: float) -> None:
-    from .compare_page import cells_of, columns_of, note_on
+    from .compare_page import note_on, table_of
 
-    shown = table(*columns_of(rows))
-    for row in rows:
-        shown.add_row(*map(escape, cells_of(row, names)))
+    head, lines = table_of(rows, names)
+    shown = table(*head)
+    for line in lines:
+        shown.add_row(*map(escape, line))
     console.print(shown)
     say("\n" + note_on(rows, level))
 

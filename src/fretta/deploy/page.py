@@ -87,7 +87,7 @@ def _help(outcome: Outcome) -> str:
     if (measured := outcome.measured) is not None:
         note = (
             f"Measured on {t.source_labelled:,} images whose folders name their classes:"
-            f" {t.gained:,} answers gained, {t.lost:,} lost. {how_measured(measured.level)}"
+            f" right answers gained {t.gained:,}, lost {t.lost:,}. {how_measured(measured.level)}"
         )
     elif outcome.only_source:
         note = f"All of {t.compared:,} predictions that were compared are the source model's."
