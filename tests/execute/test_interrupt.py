@@ -144,8 +144,8 @@ EXECUTORS = [
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_run(tmp_path: Path, executor: list[str]) -> None:
-    stopped = interrupted(tmp_path, "results/records/*.json", "run", "smoke", *executor)
-    there = len(list((tmp_path / "results" / "records").glob("*.json")))
+    stopped = interrupted(tmp_path, "results/records/[!.]*.json", "run", "smoke", *executor)
+    there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
     assert there < 4
     out = resumed(tmp_path, stopped.stderr)
     assert f"{there} were there already" in out
@@ -164,9 +164,9 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
         pixels = np.random.default_rng(i).integers(0, 255, (128, 128, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "pictures" / "cat" / f"{i}.png")
     arguments = ("corrupt", "pictures", "out", "--corruption", "glass_blur", "--jobs", jobs)
-    stopped = interrupted(tmp_path, "out/glass_blur/*/cat/*.png", *arguments)
+    stopped = interrupted(tmp_path, "out/glass_blur/*/cat/[!.]*.png", *arguments)
     assert "already there" in resumed(tmp_path, stopped.stderr)
-    assert len(list((tmp_path / "out").rglob("*.png"))) == 200
+    assert len(list((tmp_path / "out").rglob("[!.]*.png"))) == 200
 
 
 @pytest.mark.slow
@@ -174,14 +174,14 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
     ("pattern", "arguments"),
     [
         (
-            "results/records/*.json",
+            "results/records/[!.]*.json",
             "evaluate --model digits --data digits --method bn --method tea",
         ),
-        ("results/records/*.json", "tune smoke --method tent --rule oracle"),
-        ("results/records/*.json", "analyze sensitivity --jobs 2"),
+        ("results/records/[!.]*.json", "tune smoke --method tent --rule oracle"),
+        ("results/records/[!.]*.json", "analyze sensitivity --jobs 2"),
         ("results/records", "analyze redundancy"),
         ("d.ckpt", "train digits --out d.safetensors --epochs 200"),
-        ("demo-output/records/*.json", "demo"),
+        ("demo-output/records/[!.]*.json", "demo"),
     ],
 )
 def test_others(tmp_path: Path, pattern: str, arguments: str) -> None:

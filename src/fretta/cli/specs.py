@@ -136,12 +136,15 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
 
 def known_methods(names: list[str], option: str = "--method") -> list[str]:
     """The names, once each of them is known: before any data or model is opened."""
-    from ..methods import REGISTRY
+    from ..methods import find_method, list_methods
 
-    unknown = [name for name in names if name not in REGISTRY]
-    if unknown or not names:
-        seen = f" {', '.join(map(repr, unknown))} is unknown" if unknown else " names no method"
-        raise ConfigError(f"{option}{seen}; choose from {', '.join(sorted(REGISTRY))}")
+    if not names:
+        raise ConfigError(f"{option} names no method; choose from {', '.join(list_methods())}")
+    for name in names:
+        try:
+            find_method(name)
+        except ConfigError as error:
+            raise ConfigError(f"{option}: {error}") from error
     return names
 
 
