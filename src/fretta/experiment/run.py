@@ -18,7 +18,7 @@ from ..adapter import Adapter
 from ..api import build_method
 from ..errors import FrettaError, HeadError, ModelError, StateError
 from ..method import Method, Need
-from ..methods import REGISTRY, Source
+from ..methods import Source, find_method
 from ..models import load
 from ..models.preprocessing import attach_preprocessing
 from ..parts.redundancy import redundancy
@@ -105,7 +105,7 @@ def open_adapter(
     settings = {k: v for k, v in run.adapter.items() if k in fields} | run.hyperparameters
     method = build_method(run.method, settings)
     source = None
-    if Need.SOURCE in REGISTRY[run.method].needs and run.source is not None:
+    if Need.SOURCE in find_method(run.method).needs and run.source is not None:
         # mixed: what is measured on them stops early and must have seen all source domains
         clean = make_stream(
             open_data(run.source, job.place.root), "mixed", batch_size=run.batch_size
@@ -176,7 +176,7 @@ def _run(
     record.rows = per_domain(progress.outcomes, names)
     for row in record.rows:
         row["nrs_before"], row["nrs_after"] = progress.nrs.get(row["domain"], [None, None])
-        row["passes"] = REGISTRY[job.run.method].passes
+        row["passes"] = find_method(job.run.method).passes
     record.overall = overall(progress.outcomes, record.rows)
     record.settings = {**adapter.hyperparameters, "predict": adapter.timing}
     record.provenance = {

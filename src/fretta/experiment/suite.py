@@ -36,7 +36,7 @@ from ..api import build_method
 from ..errors import ConfigError, FrettaError, SuiteError
 from ..guard import Guard
 from ..method import Need
-from ..methods import REGISTRY
+from ..methods import find_method
 from ..models.preprocessing import Preprocessing
 from ..streams import Dataset, make_stream
 from .locate import as_read, check_fit, model_facts
@@ -190,11 +190,11 @@ class Suite:
 
 def _defaults(entry: MethodEntry) -> str:
     variant = entry.hyperparameters.get("variant")
-    return digest(REGISTRY[entry.name].defaults(variant))[:12]
+    return digest(find_method(entry.name).defaults(variant))[:12]
 
 
 def _needs_source(method: str) -> bool:
-    return Need.SOURCE in REGISTRY[method].needs
+    return Need.SOURCE in find_method(method).needs
 
 
 def _opened(spec: dict[str, Any], root: str | None, opened: dict[str, Dataset]) -> Dataset:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...adapter import Adapter
 from ...errors import ConfigError
-from ...methods import REGISTRY
+from ...methods import find_method, list_methods
 from ...streams import Batch, Dataset, Preprocessing, Stream, dataset_options, make_stream
 from ...streams.datasets import CLEAN, check_name
 from ...streams.digits import SEVERITY as DIGITS_SEVERITY
@@ -42,13 +42,12 @@ class Setting:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        unknown = [m for m in self.methods if m not in REGISTRY]
-        if unknown or not self.methods or len(set(self.methods)) < len(self.methods):
+        if not self.methods or len(set(self.methods)) < len(self.methods):
             raise ConfigError(
                 f"methods {list(self.methods)} cannot work; give some of"
-                f" {', '.join(sorted(REGISTRY))}, each once"
+                f" {', '.join(list_methods())}, each once"
             )
-        known = {name for m in self.methods for name in REGISTRY[m].field_names()}
+        known = {name for m in self.methods for name in find_method(m).field_names()}
         lost = sorted(self.hyperparameters.keys() - known)
         if lost:
             raise ConfigError(
@@ -164,7 +163,7 @@ def finite(value: float, digits: int = 6) -> float | None:
 
 
 def _fields(method: str) -> list[str]:
-    return REGISTRY[method].field_names()
+    return find_method(method).field_names()
 
 
 def in_step(

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...api import build_method
 from ...errors import ConfigError
-from ...methods import REGISTRY
+from ...methods import find_method
 
 # The grids of the paper, in the order in which the greedy search walks them.
 GRIDS: dict[str, list[Any]] = {
@@ -25,7 +25,7 @@ Space = dict[str, list[Any]]
 def paper_space(method: str) -> Space:
     """The paper's grids for the hyper-parameters this method has."""
     build_method(method, {})  # an unknown name is an error that lists the known ones
-    fields = REGISTRY[method].field_names()
+    fields = find_method(method).field_names()
     return {name: list(values) for name, values in GRIDS.items() if name in fields}
 
 
@@ -40,7 +40,7 @@ def make_space(
     if grid is None:
         space = paper_space(method)
         if not space:
-            fields = REGISTRY[method].field_names()
+            fields = find_method(method).field_names()
             raise ConfigError(
                 f"{method} has none of {', '.join(GRIDS)}, so there is nothing of the paper's grids"
                 f" to tune; give grid= over its own hyper-parameters: {', '.join(fields)}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ConfigError, SuiteError
-from ...methods import REGISTRY
+from ...methods import find_method, list_methods
 from ..execute import Options
 from ..execute.plan import OnEvent
 from ..store import Store
@@ -109,9 +109,11 @@ def _entry(suite: Suite, method: str) -> MethodEntry:
         )
     if found:
         return found[0]
-    if method not in REGISTRY:
-        titles = sorted({m.title for m in suite.methods} | set(REGISTRY))
+    try:
+        find_method(method)
+    except ConfigError as error:
+        titles = sorted({m.title for m in suite.methods} | set(list_methods()))
         raise SuiteError(
             f"suite {suite.name!r} has no method {method!r}; choose from {', '.join(titles)}"
-        )
+        ) from error
     return MethodEntry(method)
