@@ -16,9 +16,8 @@ from .parts.classifier import Classifier
 from .parts.compute import laid_out
 from .parts.norm import affine_names, norm_layers
 
-# Test BN loses 2 to 4 points of accuracy at 16 images a batch, 5 to 9 at 8, and at 2 it is near or
-# below the source model; a mix with at most half of the batch stays above it even at one image
-# (benchmarks/small_batches.py).
+# Test BN loses 2 to 5 points of accuracy at 16 images a batch, 4 to 10 at 8, 8 to 16 at 4; with a
+# quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
 SMALL_BATCH = 16
 NOISY_SHARE = 0.5
 
