@@ -59,7 +59,7 @@ class Textbook:
         G_A = G_F * torch.eye(d)
         R_A, R_R = z @ self.normalised(G_A), z @ self.normalised(G_F - G_A)
         P_A, P_R = self.head(R_A), self.head(R_R)
-        c = self.centres(z.detach(), p.detach(), C)
+        c = self.centers(z.detach(), p.detach(), C)
         cosine = F.cosine_similarity(R_A[:, None, :], c[None], dim=2)  # through (B, C, d)
         H = self.entropy(p.detach())
         o = p.detach().argmax(1)
@@ -86,7 +86,7 @@ class Textbook:
         root = root * (degrees > 0)
         return root @ G @ root
 
-    def centres(self, z: Tensor, p: Tensor, classes: int) -> Tensor:
+    def centers(self, z: Tensor, p: Tensor, classes: int) -> Tensor:
         """Append, sort every class, keep K1 of each."""
         self.supports = torch.cat([self.supports, z])
         self.labels = torch.cat([self.labels, F.one_hot(p.argmax(1), classes).float()])

@@ -150,17 +150,17 @@ def g_fret(
         P_A, P_R = ref.head(R_A), ref.head(R_R)
         for i in range(len(x)):
             bank.append((int(p[i].argmax()), H(p[i]).item(), z[i].detach()))
-        centres = []
+        centers = []
         for c in range(CLASSES):
             own = sorted((e for e in bank if e[0] == c), key=lambda e: e[1])[:k1]
-            centres.append(
+            centers.append(
                 sum(e[2] for e in own) / len(own) if own else ref.head.weight[c].detach()
             )
         order = sorted(range(len(x)), key=lambda i: H(p[i]).item())
         confident = set(order[: max(1, math.floor(k2 * len(x)))])
         L_R, L_P, kept = [], [], 0
         for i in range(len(x)):
-            sims = torch.stack([cos(R_A[i], c) for c in centres])
+            sims = torch.stack([cos(R_A[i], c) for c in centers])
             o = int(p[i].argmax())
             if i not in confident or int(sims.argmax()) != o:
                 continue

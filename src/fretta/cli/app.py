@@ -58,7 +58,7 @@ def after_interrupt(name: str | None, arguments: list[str]) -> str:
 
 
 class _Console(Console):
-    @property  # type: ignore[misc]  # rich can set it; nobody does here
+    @property  # type: ignore[misc]  # nobody sets it
     def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)

@@ -18,7 +18,7 @@ def _map_size(height: int, width: int) -> int:
 def plasma(uniform: Floats, size: int, decay: float) -> Floats:
     """(N, size, size) heights in [0, 1] by midpoint displacement on a torus.
 
-    Each level halves the step: centres of squares first, then the centres of the diamonds around
+    Each level halves the step: centers of squares first, then the centers of the diamonds around
     them, each the mean of its four neighbours plus a random part. `uniform` is (N, size² − 1) in
     [−1, 1]; the random part is wibble² · uniform and wibble shrinks by `decay` from level to level.
     """
