@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from fretta.experiment.store import Store
 from fretta.experiment.tune.values import Rule
 
 from . import estimates, guards, pages, speed, tables, tuning
@@ -105,6 +106,9 @@ def stale(root: Path, folder: Path) -> list[str]:
 
 
 def main() -> None:
+    if "--pack" in sys.argv[1:]:
+        for folder in (HERE, HERE / "tuning"):
+            print(f"packed {Store(folder).pack()} records of {folder.name}")
     root, evidence = HERE.parent, Evidence(HERE)
     if "--check" in sys.argv[1:]:
         found = stale(root, HERE)
