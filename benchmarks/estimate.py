@@ -200,7 +200,7 @@ def _scores(logits: NDArray[np.float32]) -> dict[str, float]:
 
 
 def with_source_labels(raw: Path) -> dict[str, list[float]]:
-    """What labelled source images would buy, and other estimators: CIFAR-10, clean images given.
+    """What labeled source images would buy, and other estimators: CIFAR-10, clean images given.
 
     The mean error of the change and of the level, by name.
     """

@@ -1,4 +1,4 @@
-"""Throughput of the whole way: decode, corrupt, normalise, adapt; with decoding ahead and without.
+"""Throughput of the whole way: decode, corrupt, normalize, adapt; with decoding ahead and without.
 
     python benchmarks/pipeline.py [--images 512] [--method tent] [--workers 0 1 2]
 

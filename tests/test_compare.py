@@ -139,7 +139,7 @@ def test_compare_digits_end_to_end(tmp_path: Path) -> None:
     for name, method in methods.items():
         assert float(rows[name]["change"]) == method["change"]
         assert method["samples"] == 256
-        assert sum(method["predicted"]) == sum(method["labelled"]) == 256
+        assert sum(method["predicted"]) == sum(method["labeled"]) == 256
         assert sum(method["right"]) == 256 * method["accuracy"]
     assert methods["tent"]["hyperparameters"]["lr"] == 1e-4
     measured = methods["bn"]["measured"]
@@ -314,7 +314,7 @@ def test_source_images_reach_the_methods_that_need_them(
     digits: tuple[nn.Module, list[Item]],
 ) -> None:
     net, items = digits
-    with pytest.raises(NeedError, match="eata needs unlabelled source images"):
+    with pytest.raises(NeedError, match="eata needs unlabeled source images"):
         compare(net, items, {"eata": build_method("eata", {})})
     asked: list[int] = []
 

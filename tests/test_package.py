@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,25 @@ def test_changelog_names_the_version() -> None:
     assert f"version: {fretta.__version__}" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_ci_runs_every_test() -> None:
+    """Whatever markers a test carries, a target of .ci/run selects it."""
+    rules = dict(
+        re.findall(r"^(test[\w-]*):.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    )
+    targets = re.findall(r"^\s*(?:\S+=.*)?make ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M)
+    chosen = [
+        expression
+        for target in targets
+        for expression in re.findall(r'pytest .*-m "?([^"\n]+)"?$', rules.get(target, ""), re.M)
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lines = project["tool"]["pytest"]["ini_options"]["markers"]
+    markers = [line.partition(":")[0] for line in lines]
+    for marks in itertools.product([False, True], repeat=len(markers)):
+        names = dict(zip(markers, marks, strict=True))
+        assert any(eval(expression, {}, names) for expression in chosen), names
+
+
 def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     """What the README says about adding a method, done in a copy of the package."""
     import shutil
@@ -121,9 +142,9 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     recipe = re.search(r"```python\n# pseudo\.py\n(.*?)```", readme, re.S)
     assert recipe
     (package / "methods" / "pseudo.py").write_text(recipe[1])
-    catalogue = package / "methods" / "__init__.py"
-    catalogue.write_text(
-        catalogue.read_text().replace("from .sar", "from .pseudo import Pseudo\nfrom .sar")
+    catalog = package / "methods" / "__init__.py"
+    catalog.write_text(
+        catalog.read_text().replace("from .sar", "from .pseudo import Pseudo\nfrom .sar")
     )
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT / 'tests'}", "PATH": ""}
 

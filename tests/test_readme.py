@@ -40,7 +40,7 @@ def compare(printed: str, expected: str) -> None:
         assert seen == pytest.approx(said, abs=0.3)  # other processors round differently
 
 
-def test_the_method_table_is_the_catalogue() -> None:
+def test_the_method_table_is_the_catalog() -> None:
     rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|(.*)\|$", README, re.M)
     table = {name: cells for names, cells in rows for name in re.findall(r"`([a-z-]+)`", names)}
     assert sorted(n for n in table if n in fretta.list_methods()) == fretta.list_methods()

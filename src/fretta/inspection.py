@@ -96,7 +96,7 @@ def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:
     told = [w for w in caught if not issubclass(w.category, SmallBatchWarning)]
     notes = [str(w.message) for w in told if issubclass(w.category, FrettaWarning)]
     if Need.SOURCE in needs:
-        notes.append("needs unlabelled source images")
+        notes.append("needs unlabeled source images")
     if adapter.adapted:
         notes.insert(0, f"adapts {len(adapter.adapted)} tensors")
     return Fit(key, True, "; ".join(notes))

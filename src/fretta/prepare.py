@@ -99,11 +99,11 @@ def private_copy(net: nn.Module) -> nn.Module:
 def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) -> None:
     if Need.NORM in method.needs and not affine_names(norm_layers(net)):
         raise NeedError(
-            f"{method.key} adapts scale and shift of normalisation layers, but {type(net).__name__}"
+            f"{method.key} adapts scale and shift of normalization layers, but {type(net).__name__}"
             " has none; use 'source', or 'tsd', which adapts all parameters"
         )
     if Need.SOURCE in method.needs and source is None:
         hint = f"; without any, {method.without_source}" if method.without_source else ""
         raise NeedError(
-            f"{method.key} needs unlabelled source images: give batches of them with source={hint}"
+            f"{method.key} needs unlabeled source images: give batches of them with source={hint}"
         )

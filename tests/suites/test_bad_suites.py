@@ -95,8 +95,8 @@ READING = {
 FINDING = {
     "unknown data set": (('name = "digits" }', 'name = "digitz" }'), "unknown data set 'digitz'"),
     "unknown data option": (
-        ('name = "digits" }', 'name = "digits", colour = 1 }'),
-        "digits has no option 'colour'; it has split",
+        ('name = "digits" }', 'name = "digits", color = 1 }'),
+        "digits has no option 'color'; it has split",
     ),
     "missing data, no root": (('{ name = "digits" }', '{ name = "pacs" }'), "FRETTA_DATA"),
     "missing weights": (

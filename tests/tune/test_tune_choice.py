@@ -75,7 +75,7 @@ def test_first_domain_never_runs_the_others(
     assert {r["domain"] for record in store.records() for r in record.rows} == {"gaussian_noise"}
 
 
-def test_everything_oracle_writes_is_labelled(
+def test_everything_oracle_writes_is_labeled(
     suite: Suite, store: Store, fake: Callable[..., Any]
 ) -> None:
     fake(numbers)

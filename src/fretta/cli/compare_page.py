@@ -118,7 +118,7 @@ def _shares(row: Compared) -> dict[int, float]:
 def _by_class(rows: list[Compared], names: list[str]) -> str:
     ordered = sorted(rows, key=lambda row: not row.reference)  # the source model first
     counts = {
-        c: [n, *(row.right[c] for row in ordered)] for c, n in enumerate(ordered[0].labelled) if n
+        c: [n, *(row.right[c] for row in ordered)] for c, n in enumerate(ordered[0].labeled) if n
     }
     return class_table([row.method for row in ordered], names, counts)
 

@@ -72,7 +72,7 @@ def find_input(
 def data_spec(
     name: str, corruption: str | None, severity: int, net: nn.Module, how: Preprocessing
 ) -> dict[str, Any]:
-    """The data set, read as the model takes its images; a folder is labelled by its names."""
+    """The data set, read as the model takes its images; a folder is labeled by its names."""
     from ..streams.datasets import reading_options
 
     folder = Path(name).is_dir()

@@ -86,7 +86,7 @@ def _help(outcome: Outcome) -> str:
     parts = [f"<p><b>{e(first)}</b></p>", *(f"<p>{e(line)}</p>" for line in rest)]
     if (measured := outcome.measured) is not None:
         note = (
-            f"Measured on {t.source_labelled:,} images whose folders name their classes:"
+            f"Measured on {t.source_labeled:,} images whose folders name their classes:"
             f" right answers gained {t.gained:,}, lost {t.lost:,}. {how_measured(measured.level)}"
         )
     elif outcome.only_source:

@@ -42,20 +42,20 @@ class Outcome:
     @property
     def accuracy(self) -> float | None:
         t = self.tally
-        return t.right / t.labelled if t.labelled else None
+        return t.right / t.labeled if t.labeled else None
 
     @property
     def source_accuracy(self) -> float | None:
         t = self.tally
-        return t.source_right / t.source_labelled if t.source_labelled else None
+        return t.source_right / t.source_labeled if t.source_labeled else None
 
     @property
     def measured(self) -> Measured | None:
         """The change on the images whose labels are known."""
         t = self.tally
-        if not t.source_labelled:
+        if not t.source_labeled:
             return None
-        return Measured(t.source_labelled, t.source_right, t.gained, t.lost)
+        return Measured(t.source_labeled, t.source_right, t.gained, t.lost)
 
     @property
     def only_source(self) -> bool:

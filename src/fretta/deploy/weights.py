@@ -51,7 +51,7 @@ def _read(names: list[str], opened: Opened, plan: Plan) -> Iterator[tuple[list[i
 
 def _checked(module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Tally) -> Exported:
     entries = sorted(tally.spread, key=lambda entry: entry[1])
-    same = right = seen = labelled = 0
+    same = right = seen = labeled = 0
     with torch.inference_mode():
         for positions, x in _read([entry[1] for entry in entries], opened, plan):
             classes = logits_of(module(x), len(x)).argmax(1).tolist()
@@ -59,8 +59,6 @@ def _checked(module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Ta
                 _, _, before, truth = entries[position]
                 seen += 1
                 same += number == before
-                labelled += truth >= 0
+                labeled += truth >= 0
                 right += number == truth
-    return Exported(
-        used, seen, same / seen if seen else None, right / labelled if labelled else None
-    )
+    return Exported(used, seen, same / seen if seen else None, right / labeled if labeled else None)

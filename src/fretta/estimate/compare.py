@@ -36,7 +36,7 @@ OnBatch = Callable[[int], None]  # (images done)
 class Item:
     """One batch: `x` goes to the adapters, the labels (where there are any) around them."""
 
-    x: Tensor  # normalised images
+    x: Tensor  # normalized images
     y: Tensor | None = None  # -1 where an image has no label
     reset: bool = False  # every adapter starts afresh before this batch
     domain: str = ""  # images of one domain are judged together
@@ -44,7 +44,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Compared:
-    """One method. `accuracy` and `measured` are None where nothing was labelled."""
+    """One method. `accuracy` and `measured` are None where nothing was labeled."""
 
     method: str
     estimate: Estimate
@@ -53,7 +53,7 @@ class Compared:
     measured: Measured | None = None  # against the source model
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     predicted: list[int] = field(default_factory=list)  # images by predicted class
-    labelled: list[int] = field(default_factory=list)  # images by true class; of these, right:
+    labeled: list[int] = field(default_factory=list)  # images by true class; of these, right:
     right: list[int] = field(default_factory=list)
 
     @property
@@ -87,7 +87,7 @@ class Compared:
             "seconds_per_batch": self.seconds_per_batch,
             "hyperparameters": self.hyperparameters,
             "predicted": self.predicted,
-            "labelled": self.labelled,
+            "labeled": self.labeled,
             "right": self.right,
         }
 
@@ -109,7 +109,7 @@ def compare(
     methods      label -> method; the source model takes part unasked, as `source`
     source       called once for every method that needs source images
     level        how often the intervals are meant to hold
-    temperature  of the source model, where somebody measured it on labelled source images
+    temperature  of the source model, where somebody measured it on labeled source images
     prior        share of each class among the images, where somebody knows it
     """
     estimator = partial(Estimator, level=level, temperature=temperature, prior=prior)
@@ -202,7 +202,7 @@ class _Lane:
         self.adapter: Adapter | None = None
         self.seconds: list[float] = []  # of each batch
         self.gained = self.lost = 0
-        self.predicted = self.labelled = self.right = torch.zeros(0, dtype=torch.long)
+        self.predicted = self.labeled = self.right = torch.zeros(0, dtype=torch.long)
 
     def step(self, item: Item) -> Tensor:
         first = self.adapter is None
@@ -225,7 +225,7 @@ class _Lane:
         self.estimators[item.domain].update(source, adapted)
         classes = adapted.shape[1]
         if not len(self.predicted):
-            self.predicted = self.labelled = self.right = torch.zeros(classes, dtype=torch.long)
+            self.predicted = self.labeled = self.right = torch.zeros(classes, dtype=torch.long)
         before, after = source.argmax(1), adapted.argmax(1)
         self.predicted = self.predicted + after.bincount(minlength=classes)
         if item.y is None:
@@ -235,7 +235,7 @@ class _Lane:
         if len(y) and int(y.max()) >= classes:
             raise ConfigError(f"label {int(y.max())}, but the model has {classes} classes")
         was, now = before[known] == y, after[known] == y
-        self.labelled = self.labelled + y.bincount(minlength=classes)
+        self.labeled = self.labeled + y.bincount(minlength=classes)
         self.right = self.right + y[now].bincount(minlength=classes)
         self.gained += int((now & ~was).sum())
         self.lost += int((was & ~now).sum())
@@ -243,7 +243,7 @@ class _Lane:
     def row(self) -> Compared:
         adapter, reference = self.adapter, self.label == REFERENCE
         estimate = combine([e.result() for e in self.estimators.values()])
-        images, right = int(self.labelled.sum()), int(self.right.sum())
+        images, right = int(self.labeled.sum()), int(self.right.sum())
         before = right - self.gained + self.lost
         pair = Measured(images, before, self.gained, self.lost, estimate.level) if images else None
         return Compared(
@@ -254,7 +254,7 @@ class _Lane:
             None if reference else pair,
             {} if adapter is None else adapter.hyperparameters,
             self.predicted.tolist(),
-            self.labelled.tolist(),
+            self.labeled.tolist(),
             self.right.tolist(),
         )
 

@@ -55,7 +55,7 @@ def conclude(
 
 
 def between_batches(sums: Array, prior: Array | None) -> float:
-    """Variance of the change by a circular block bootstrap: neighbouring batches are alike."""
+    """Variance of the change by a circular block bootstrap: neighboring batches are alike."""
     blocks = len(sums)
     if blocks < 2:
         return 0.0

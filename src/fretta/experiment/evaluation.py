@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..adapter import Adapter
 from ..errors import InputError
-from .loop import Step, labelled, stream_through
+from .loop import Step, labeled, stream_through
 from .metrics import overall
 from .records import Outcome
 
@@ -51,7 +51,7 @@ def evaluate(
     training; they are moved to the model's device.
     """
     outcomes: list[Outcome] = []
-    items = labelled(loader, adapter.model.device)
+    items = labeled(loader, adapter.model.device)
     for item, steps in stream_through({"adapter": adapter}, items):
         classes = steps["adapter"].logits.shape[1]
         if item.y.min() < 0 or item.y.max() >= classes:

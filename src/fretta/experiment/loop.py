@@ -56,7 +56,7 @@ def _step(adapter: Adapter, x: Tensor) -> Step:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """A batch of a DataLoader."""
 
     x: Tensor
@@ -64,7 +64,7 @@ class Labelled:
     reset: bool = False
 
 
-def labelled(loader: Iterable[Any], device: torch.device) -> Iterator[Labelled]:
+def labeled(loader: Iterable[Any], device: torch.device) -> Iterator[Labeled]:
     """The (x, y) of any DataLoader, on the device of the model."""
     for batch in loader:
         if not isinstance(batch, tuple | list) or len(batch) < 2:
@@ -78,4 +78,4 @@ def labelled(loader: Iterable[Any], device: torch.device) -> Iterator[Labelled]:
                 f"labels of shape {tuple(y.shape)} and type {y.dtype} for {len(x)} images; one"
                 " class number per image is expected"
             )
-        yield Labelled(x.to(device), y.cpu())
+        yield Labeled(x.to(device), y.cpu())

@@ -207,7 +207,7 @@ def _last_batches(stream: Stream) -> dict[int, str]:
 
 
 def _nrs(adapter: Adapter, x: Tensor) -> float | None:
-    """Normalised redundancy of the features of a batch; None where no head is found."""
+    """Normalized redundancy of the features of a batch; None where no head is found."""
     try:
         z, _ = adapter.features(x)
     except (HeadError, ModelError):

@@ -286,7 +286,7 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
 
 
 def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
-    """One entry, or one for each combination of its matrix; labelled by what differs."""
+    """One entry, or one for each combination of its matrix; labeled by what differs."""
     entry = dict(entry)
     name, label = str(entry.pop("name", "")), str(entry.pop("label", ""))
     where = f"{where}method {name!r}"

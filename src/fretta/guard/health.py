@@ -12,7 +12,7 @@ class Health:
 
     batch: int  # number of the batch since the first day: 0, 1, ...
     samples: int
-    nrs: float | None  # normalised redundancy of the features that enter the head, in [0, 1]
+    nrs: float | None  # normalized redundancy of the features that enter the head, in [0, 1]
     entropy: float  # mean entropy of the predictions, nats
     marginal_entropy: float  # entropy of the mean prediction of the batch, nats
     reference_marginal: float | None  # the same, averaged over the accepted batches so far

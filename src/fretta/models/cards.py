@@ -177,7 +177,7 @@ def check_card(
     wrong: list[str] = []
     if preprocessing is not None:
         given = preprocessing if isinstance(preprocessing, Mapping) else preprocessing.to_json()
-        wrong += _wrong_colours(card, given)
+        wrong += _wrong_colors(card, given)
         soft = [
             f"{key} is {given[key]!r} where the weights were trained with {expected!r}"
             for key in ("size", "fit", "interpolation")
@@ -203,7 +203,7 @@ def check_card(
     warnings.warn(text, FrettaWarning, stacklevel=2)
 
 
-def _wrong_colours(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
+def _wrong_colors(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
     for key in ("mean", "std"):
         expected, seen = card.preprocessing.get(key), given.get(key)
         if expected is None or seen is None:

@@ -171,7 +171,7 @@ class Classifier:
                 self.adapted[name] = parameters[name]
         if not self.adapted:
             raise NeedError(
-                "nothing to adapt: the model has no normalisation layer with scale and shift; "
+                "nothing to adapt: the model has no normalization layer with scale and shift; "
                 "use 'source' or 'bn', or 'tsd', which adapts all parameters"
             )
         for parameter in self.adapted.values():

@@ -52,7 +52,7 @@ def _value(value: Any, name: str) -> str:
 
 
 def flags_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """In words: colour alone would not reach everybody."""
+    """In words: color alone would not reach everybody."""
     flags = []
     failed = sum(r.status != "done" for r in records)
     if failed:

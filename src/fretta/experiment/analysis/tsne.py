@@ -22,7 +22,7 @@ def tsne(
     """t-SNE of the features of some images of one domain, one picture per method.
 
     Each method adapts along the whole stream; then the same images go through every model as it
-    is by then. Labels are used for colours and for the silhouette only.
+    is by then. Labels are used for colors and for the silhouette only.
     """
     if images < 10:
         raise ConfigError(f"images={images}; at least 10 are needed for a picture")
@@ -76,7 +76,7 @@ def tsne(
 
 
 def embed(z: NDArray[Any], seed: int) -> NDArray[np.float64]:
-    """(n, 2), centred, within [-1, 1]; the same on every call with the same seed."""
+    """(n, 2), centerd, within [-1, 1]; the same on every call with the same seed."""
     try:
         from sklearn.manifold import TSNE
     except ModuleNotFoundError as error:

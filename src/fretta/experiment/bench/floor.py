@@ -1,7 +1,7 @@
 """The floor: what no method that learns can undercut, in plain PyTorch. Imports no part of fretta.
 
 One forward, the entropy of its output, one backward and one step of Adam. With `everything` all
-parameters learn (the floor of TSD), otherwise only scale and shift of normalisation layers.
+parameters learn (the floor of TSD), otherwise only scale and shift of normalization layers.
 """
 
 from __future__ import annotations

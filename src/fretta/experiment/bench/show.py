@@ -18,8 +18,8 @@ def plot(timings: Sequence[Timing], title: str, path: Path) -> None:
     shown = sorted((t for t in timings if t.name not in (FLOOR,)), key=lambda t: -t.ratio)
     figure = Figure(figsize=(6, 0.9 + 0.35 * len(shown)), layout="constrained")
     axes = figure.add_subplot()
-    colours = ["#999999" if t.name.startswith((FORWARD, FLOOR)) else "#0072B2" for t in shown]
-    bars = axes.barh([t.name for t in shown], [t.ratio for t in shown], color=colours)
+    colors = ["#999999" if t.name.startswith((FORWARD, FLOOR)) else "#0072B2" for t in shown]
+    bars = axes.barh([t.name for t in shown], [t.ratio for t in shown], color=colors)
     axes.bar_label(bars, [f"{t.ratio:.2f}" for t in shown], padding=3)
     axes.axvline(1, color="black", linewidth=1, linestyle="--")
     axes.margins(x=0.12)

@@ -43,7 +43,7 @@ def random_resized_crop(
 ) -> Tensor:
     """Cut `least` to 1 of the area of one (3, H, W) image at an aspect of 3:4 to 4:3, and resize.
 
-    Ten tries; if none fits into the image, its centre at the nearest allowed aspect.
+    Ten tries; if none fits into the image, its center at the nearest allowed aspect.
     """
     height, width = image.shape[1:]
     draws = torch.rand((10, 4), generator=random, dtype=torch.float64).tolist()
@@ -68,7 +68,7 @@ def gray(x: Tensor) -> Tensor:
     return (x * torch.tensor(LUMA, dtype=x.dtype).view(1, 3, 1, 1)).sum(1, keepdim=True)
 
 
-def colour_jitter(x: Tensor, strength: float, random: torch.Generator) -> Tensor:
+def color_jitter(x: Tensor, strength: float, random: torch.Generator) -> Tensor:
     """Brightness, contrast, saturation (factors 1 ± strength) and hue (± strength turns).
 
     `x` is (n, 3, H, W) in [0, 1]. Factors are drawn per image, the order of the four per batch.
@@ -113,6 +113,6 @@ def shift_hue(x: Tensor, turns: Tensor) -> Tensor:
 
 
 def random_gray(x: Tensor, share: float, random: torch.Generator) -> Tensor:
-    """Take the colour from a share of the images."""
+    """Take the color from a share of the images."""
     chosen = torch.rand((len(x), 1, 1, 1), generator=random) < share
     return torch.where(chosen, gray(x).expand_as(x), x)

@@ -16,7 +16,7 @@ from ...errors import ConfigError, FrettaError, FrettaWarning
 from ...streams import Dataset, Domain, dataset_options, open_dataset
 from ...streams.folders import plain
 from .augment import (
-    colour_jitter,
+    color_jitter,
     generator_for,
     random_crop,
     random_flip,
@@ -170,9 +170,9 @@ class Batches:
         images = torch.cat(x)
         if config.leave_one_out:
             images = random_flip(images, random)
-            colours = colour_jitter(images.float().div_(255), JITTER, random)
-            colours = random_gray(colours, GRAY, random)
-            images = colours.mul_(255).round_().to(torch.uint8)
+            colors = color_jitter(images.float().div_(255), JITTER, random)
+            colors = random_gray(colors, GRAY, random)
+            images = colors.mul_(255).round_().to(torch.uint8)
         else:
             images = random_crop(images, size // 8, random)
             if config.data != "digits":  # a mirrored digit is no digit

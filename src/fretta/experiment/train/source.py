@@ -20,7 +20,7 @@ from ...errors import ConfigError, ModelError
 from ...models.cards import Card, card_path, find_card, sha256, write_card
 from ...models.imagenet import PACKAGED, check_packaged, packaged_state
 from ...models.load import build
-from ...models.weights import initialise, load_state, read_weights
+from ...models.weights import initialize, load_state, read_weights
 from ...parts.compute import find_device
 from .checkpoint import checkpoint_path
 from .config import TrainConfig
@@ -138,9 +138,9 @@ def _model(config: TrainConfig, num_classes: int) -> nn.Module:
         return model
     if str(init) in PACKAGED:
         check_packaged(str(init), spec)
-        initialise(model, packaged_state(str(init), model), f"init={init!r}")
+        initialize(model, packaged_state(str(init), model), f"init={init!r}")
     else:
-        initialise(model, read_weights(init), f"init={str(init)!r}")
+        initialize(model, read_weights(init), f"init={str(init)!r}")
     return model
 
 
