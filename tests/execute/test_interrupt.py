@@ -112,7 +112,8 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
     )
     while process.poll() is None and not any(folder.glob(pattern)):
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, out + err
     assert "Traceback" not in out + err
