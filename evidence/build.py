@@ -36,6 +36,7 @@ FILES = (
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
+    "results": tables.results_table,
     "summary": tables.summary_table,
     "beaten": tables.beaten,
     "claims": claims_table,

@@ -130,6 +130,19 @@ def printed(benchmark: str, method: str) -> float | None:
     return sum(known) / len(known) if len(known) == len(columns) else None
 
 
+def results_table(evidence: Evidence) -> str:
+    """Every benchmark in a column; the highest mean of each is bold."""
+    rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
+    for suite, case in BENCHMARKS.values():
+        series = [evidence.accuracy(suite, method, case) for method in METHODS]
+        means = [mean(s) if s else None for s in series]
+        best = max(m for m in means if m is not None)
+        for row, value in zip(rows, means, strict=True):
+            cell = DASH if value is None else f"{100 * value:.1f}"
+            row.append(f"**{cell}**" if value == best else cell)
+    return markdown(["method", *BENCHMARKS], rows)
+
+
 def summary_table(evidence: Evidence) -> str:
     """Ours and the paper's side by side, each with its gain over its own source model."""
     shown = [b for b in BENCHMARKS if b not in ("PACS cartoon", "PACS photo")]  # wide enough
