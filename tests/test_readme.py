@@ -64,6 +64,8 @@ def test_the_commands_of_benchmarks_in_an_empty_folder(tmp_path: Path) -> None:
     for line in block.text.splitlines():
         name, *words = shlex.split(line, comments=True)
         assert name == "fretta"
+        if words[0] == "tune":  # minutes, and test_pages.py runs the same from docs/tuning.md
+            continue
         done = subprocess.run(
             [sys.executable, "-m", "fretta.cli", *words],
             cwd=tmp_path,
@@ -72,5 +74,4 @@ def test_the_commands_of_benchmarks_in_an_empty_folder(tmp_path: Path) -> None:
             text=True,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-    assert (tmp_path / "best.toml").is_file()
     assert (tmp_path / "report" / "index.html").is_file()
