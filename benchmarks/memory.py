@@ -16,7 +16,7 @@ import torch
 from written import write
 
 import fretta
-from fretta._util.memory import keep_memory
+from fretta.memory import keep_memory
 
 
 def main() -> None:

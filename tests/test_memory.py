@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from fretta._util.memory import keep_memory
+from fretta.memory import keep_memory
 
 # In a process of its own: one that has lived longer has free room on its heap anyway.
 SCRIPT = """
 import resource, sys, torch
-from fretta._util.memory import keep_memory
+from fretta.memory import keep_memory
 
 torch.set_num_threads(1)
 layers = [torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()] * 3

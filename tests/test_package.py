@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "fretta"
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
     ["errors"],
-    ["_util"],
+    ["_util", "memory"],
     ["compat", "parts"],
     ["method", "corruptions", "models"],
     ["methods", "streams"],

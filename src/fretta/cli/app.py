@@ -14,8 +14,8 @@ from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.table import Table
 
-from .._util.memory import keep_memory
 from ..errors import FrettaError
+from ..memory import keep_memory
 
 WIDE = 10_000  # columns of what is not a terminal: a row of a table stays one line
 # What to do after Ctrl-C, by command. Others have nothing to go on with.
