@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..._util.memory import keep_memory
 from ..._util.processes import end_with_parent, ignoring_interrupts
 from ...errors import StoreError
+from ...memory import keep_memory
 from ..records import Job, Record
 from ..store import Store
 from .local import cores, run_one

@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..._util.memory import keep_memory
 from ...errors import ConfigError, FrettaWarning, MissingExtraError, StoreError
+from ...memory import keep_memory
 from ..records import Job, Place, Record
 from ..store import Store
 from .local import cores, run_one
