@@ -1,6 +1,6 @@
-"""Choices made once for everybody, measured: optimiser kernels, memory layout, compiled blocks.
+"""Choices made once for everybody, measured: optimizer kernels, memory layout, compiled blocks.
 
-    python benchmarks/choices.py              # optimiser and layout
+    python benchmarks/choices.py              # optimizer and layout
     python benchmarks/choices.py --compile    # torch.compile too (minutes)
 
 One thread; everything that is compared runs in turns in one process. Prints medians.
@@ -40,7 +40,7 @@ def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def optimisers(rounds: int) -> dict[str, dict[str, float]]:
+def optimizers(rounds: int) -> dict[str, dict[str, float]]:
     results = {}
     whole = fretta.models.load("timm:resnet18")
     norms = [p for m in whole.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
@@ -68,7 +68,7 @@ def layouts(rounds: int) -> dict[str, float]:
     for name, pixels, batch in NETWORKS:
         net, x = fretta.models.load(name), torch.randn(batch, 3, pixels, pixels)
         works = {
-            layout: _step(fretta.adapt(net, "tent", layout=layout), x)
+            layout: _step(fretta.adapt(net, "tent", compute=fretta.Compute(layout=layout)), x)
             for layout in ("contiguous", "channels_last")
         }
         found = in_turns(works, rounds)
@@ -84,7 +84,10 @@ def _step(adapter: fretta.Adapter, x: torch.Tensor) -> Callable[[], object]:
 
 def compiled(rounds: int) -> None:
     net, x = fretta.models.load("cifar:resnet20"), torch.randn(32, 3, 32, 32)
-    plain, fast = fretta.adapt(net, "tent"), fretta.adapt(net, "tent", compile="inductor")
+    plain, fast = (
+        fretta.adapt(net, "tent"),
+        fretta.adapt(net, "tent", compute=fretta.Compute(compile="inductor")),
+    )
     start = time.perf_counter()
     fast(x)
     print(f"compiling a ResNet-20: {time.perf_counter() - start:.0f} s")
@@ -99,7 +102,7 @@ def main() -> None:
     ask.add_argument("--out", help="write the numbers as JSON")
     given = ask.parse_args()
     torch.set_num_threads(1)
-    milliseconds, ratios = optimisers(10 * given.rounds), layouts(given.rounds)
+    milliseconds, ratios = optimizers(10 * given.rounds), layouts(given.rounds)
     write(given.out, {"adam_milliseconds": milliseconds, "channels_last": ratios})
     if given.compile:
         compiled(given.rounds)

@@ -25,7 +25,7 @@ def main() -> None:
     stream = make_stream(open_dataset("digits"), "continual", seed=0, batch_size=64)
     for method in ("bn", "tent", "g-fret"):
         for precision in (None, "bfloat16"):
-            adapter = fretta.adapt(model, method, precision=precision)
+            adapter = fretta.adapt(model, method, compute=fretta.Compute(precision=precision))
             hits = sum(
                 int(adapter(preprocessing.apply(b.x)).argmax(1).eq(b.y).sum()) for b in stream
             )

@@ -12,7 +12,8 @@ import argparse
 import torch
 from written import write
 
-from fretta.bench import bench
+import fretta
+from fretta.experiment.bench import bench
 from fretta.models import load
 
 SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret")
@@ -55,7 +56,12 @@ def main() -> None:
         x = torch.randn(batch, 3, size, size)
         print(f"{name}: {spec}, batch {batch} of {size} px, {classes} classes", flush=True)
         timings = bench(
-            net, x, chosen, options.rounds, options={"layout": options.layout}, settings=OPEN
+            net,
+            x,
+            chosen,
+            options.rounds,
+            compute=fretta.Compute(layout=options.layout),
+            settings=OPEN,
         )
         for t in timings:
             own = "" if t.own_ratio is None else f"  own floor {t.own_ratio:.3f}"

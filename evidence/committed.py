@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fretta.records import Record
+from fretta.experiment.records import Record
+from fretta.experiment.results import mean_and_deviation
+from fretta.experiment.store import Store
+from fretta.report.data import ReportData
 from fretta.report.members import Member, Setup
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
 from fretta.report.shipped import KNOWN as METHODS
-from fretta.report.significance import Sample, Series, compare
+from fretta.report.significance import Sample, Series, compare, mean_of
 from fretta.report.tables.domains import CORRUPTIONS, SPANS
-from fretta.results import mean_and_deviation
-from fretta.store import Store
 
 __all__ = [
     "CORRUPTIONS",
@@ -40,13 +41,15 @@ class Evidence:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.records = list(Store(str(folder)).records())
+        data = ReportData.read(Store(str(folder)))
+        if data.damaged:
+            raise SystemExit("\n".join(data.damaged))
+        self.records = data.records  # one that two suites share once for each
+        self.runs = data.runs
         self.trials = list(Store(str(folder / "tuning")).records())
-        self.analyses: dict[str, dict[str, Any]] = {
-            str(a["name"]): a for a in Store(str(folder)).analyses()
-        }
+        self.analyses = {str(a["name"]): a for a in data.analyses}
         self.setups: dict[tuple[str, str], list[Setup]] = {}
-        for setup in setups_of(self.records):
+        for setup in setups_of(self.records, data.batches):
             self.setups.setdefault((setup.suite, setup.name), []).append(setup)
 
     def of(self, suite: str, case: str = "") -> list[Setup]:
@@ -91,8 +94,7 @@ class Evidence:
             }
             for d in domains or self.domains(suite, case)
         ]
-        seeds = set.intersection(*(set(s) for s in each)) if each else set()
-        return {seed: _mean_of([s[seed] for s in each]) for seed in sorted(seeds)}
+        return mean_of(each)
 
     def overall(self, suite: str, label: str, case: str = "", measure: str = "accuracy") -> Series:
         """Over all images of the stream, by seed."""
@@ -113,16 +115,6 @@ class Evidence:
             if r.tags["suite"].removesuffix("/tune") == suite and r.run["method"] == method
             if r.status == "done" and all(_of(r, k) == v for k, v in wanted.items())
         ]
-
-
-def _mean_of(samples: Sequence[Sample]) -> Sample:
-    """With the variance that drawing other images would give it."""
-    variances = [s.variance for s in samples if s.variance is not None]
-    whole = len(variances) == len(samples)
-    return Sample(
-        sum(s.value for s in samples) / len(samples),
-        sum(variances) / len(samples) ** 2 if whole else None,
-    )
 
 
 def _of(record: Record, name: str) -> Any:

@@ -107,6 +107,23 @@ def others(content: dict[str, Any]) -> str:
     return markdown(["", "error of change", "error of level"], rows)
 
 
+def uneven_table(evidence: Evidence) -> str:
+    """Right verdicts without the check for uneven classes, with it, and with the true shares."""
+    rows, lines = _rows(evidence.benchmark("uneven")), []
+    for group in dict.fromkeys(r["group"] for r in rows):
+        mine = [r for r in rows if r["group"] == group]
+        lines.append([group, str(len(mine)), str(sum(r["uneven"] for r in mine))])
+        for column, word in (
+            *(("unchecked", True), ("helps", True)),
+            *(("prior", True), ("prior", False)),
+        ):
+            said = [r for r in mine if r[column] is word]
+            right = sum((r["true"] > 0) is word and r["true"] != 0 for r in said)
+            lines[-1].append(f"{right} of {len(said)}" if said else DASH)
+    head = ["streams", "runs", "look uneven", "helps, unchecked", "helps"]
+    return markdown([*head, "helps, shares given", "hurts, shares given"], lines)
+
+
 def main() -> None:
     content = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     print(ranks(_rows(content)), errors(_rows(content)), others(content), sep="\n\n")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fretta.experiment.results import mean_and_deviation
 from fretta.report.significance import Series, rank
 from fretta.report.tables.table import DASH, show
-from fretta.results import mean_and_deviation
+from fretta.report.tables.text import mark_sign
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
 
@@ -19,12 +20,12 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(series: Series, mark: str = "") -> str:
-    """Mean ± sample deviation over seeds; bold is the best, † all that cannot be told from it."""
+    """Mean ± sample deviation over seeds; bold is the highest, † what cannot be told from it."""
     if not series:
         return DASH
     middle, deviation = mean_and_deviation([100 * s.value for s in series.values()])
     text = show(middle, "percent", deviation)
-    return {"best": f"**{text}**", "tie": f"**{text}**†", "top": f"**{text}**‡"}.get(mark, text)
+    return f"**{text}**" if mark == "best" else text + mark_sign(mark)
 
 
 def points(first: Series, second: Series) -> str:
@@ -85,7 +86,7 @@ def _seeds(row: Sequence[Series]) -> str:
 
 
 def variants_table(evidence: Evidence) -> str:
-    """Released minus paper, paired over seeds, on every benchmark."""
+    """Released minus paper, on every benchmark."""
     rows = []
     there = {
         name: (suite, case)
@@ -127,6 +128,19 @@ def printed(benchmark: str, method: str) -> float | None:
     found = [paper_value(table, data, "ResNet-18", method, c) for c in columns]
     known = [v for v in found if v is not None]
     return sum(known) / len(known) if len(known) == len(columns) else None
+
+
+def results_table(evidence: Evidence) -> str:
+    """Every benchmark in a column; the highest mean of each is bold."""
+    rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
+    for suite, case in BENCHMARKS.values():
+        series = [evidence.accuracy(suite, method, case) for method in METHODS]
+        means = [mean(s) if s else None for s in series]
+        best = max(m for m in means if m is not None)
+        for row, value in zip(rows, means, strict=True):
+            cell = DASH if value is None else f"{100 * value:.1f}"
+            row.append(f"**{cell}**" if value == best else cell)
+    return markdown(["method", *BENCHMARKS], rows)
 
 
 def summary_table(evidence: Evidence) -> str:

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Before torch starts its threads: those that wait must not keep a busy machine busier.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import torch
 
 from fretta.streams.cifar import _batches
 
-torch.set_num_threads(1)  # tests run in parallel processes; one thread each
+# Tests run in parallel processes, so one thread each; `make test-cpu` asks for two as well.
+torch.set_num_threads(int(os.environ.get("FRETTA_TEST_THREADS", "1")))
 
 
 def shared_root() -> Path | None:

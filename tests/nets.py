@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +15,19 @@ from fretta.compat import import_timm, import_transformers
 
 CLASSES = 5
 SIZE = 32
+# Two ways to compute the same in float64, through an update or two: Adam divides a gradient by
+# itself plus 1e-8, so roundings of 2e-16 grow to 2e-8, and a wrong number is far above this.
+TIGHT = 1e-6
+
+
+def grid(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
+    """Parameters of a test: all of them, but those that are not `quick` with the slow tests."""
+
+    def parameter(value: Any) -> Any:
+        marks = () if quick(value) else pytest.mark.slow
+        return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks)
+
+    return [parameter(value) for value in values]
 
 
 class Block(nn.Module):
@@ -155,6 +170,34 @@ def build(name: str) -> nn.Module:
 def batches(*sizes: int, seed: int = 0, size: int = SIZE) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(n, 3, size, size, generator=generator) for n in sizes]
+
+
+def with_rounding_noise(
+    run: Callable[[nn.Module, list[Tensor]], Tensor],
+    net: nn.Module,
+    stream: list[Tensor],
+    dtype: torch.dtype = torch.float32,
+    draws: int = 3,
+) -> tuple[Tensor, float]:
+    """What `run` gives, and how far it moves when weights and pixels are rounded another way.
+
+    The latter is what another memory layout, instruction set or number of threads may do to it,
+    measured on the network and the stream themselves: the largest change over some random
+    roundings. Two sound ways to compute differ by 0.1 to 3 times as much; tests allow 10 times.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def rounded(t: Tensor) -> Tensor:
+        if not t.is_floating_point():
+            return t
+        return t * (1 + torch.finfo(dtype).eps * (2 * torch.rand(t.shape, generator=generator) - 1))
+
+    exact, changes = run(net, stream), []
+    for _ in range(draws):
+        other = copy.deepcopy(net)
+        other.load_state_dict({k: rounded(v) for k, v in net.state_dict().items()})
+        changes.append(float((run(other, [rounded(x) for x in stream]) - exact).abs().max()))
+    return exact, max(changes)
 
 
 def snapshot(net: nn.Module) -> dict[str, object]:

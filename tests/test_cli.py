@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import fretta
+from commands import fretta as run_command
+from commands import fretta_alone
 from fretta.cli import with_ray_address
 from fretta.models.load import ASSETS
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", *arguments],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "100", "PATH": "", "PYTHONPATH": "tests"},
-    )
-
-
 def test_list() -> None:
-    out = run("list")
+    out = fretta_alone("list")
     assert out.returncode == 0
     lines = out.stdout.splitlines()
     assert lines[0].split()[:3] == ["method", "passes", "needs"]
@@ -33,13 +24,13 @@ def test_list() -> None:
 
 
 def test_version_and_help() -> None:
-    assert run("--version").stdout.strip() == f"fretta {fretta.__version__}"
+    assert fretta_alone("--version").stdout.strip() == f"fretta {fretta.__version__}"
     for arguments in (["--help"], ["list", "--help"], ["check", "--help"]):
-        assert run(*arguments).returncode == 0
+        assert fretta_alone(*arguments).returncode == 0
 
 
 def test_check() -> None:
-    out = run("check", "timm:resnet18", "--size", "64", "--num-classes", "10").stdout
+    out = run_command("check", "timm:resnet18", "--size", "64", "--num-classes", "10").stdout
     assert "fc (512 features)" in out
     assert "20 BatchNorm2d" in out
     assert "classes   10" in out
@@ -50,17 +41,17 @@ def test_check() -> None:
 
 def test_check_takes_what_adapt_takes(tmp_path: Path) -> None:
     """A model of the package, a weights file with its card; as argument or as option."""
-    by_name = run("check", "digits").stdout
+    by_name = run_command("check", "digits").stdout
     assert "linear (64 features)" in by_name
     assert "images    squash to 32×32" in by_name
     for suffix in (".safetensors", ".json"):
         shutil.copy(ASSETS / f"digits{suffix}", tmp_path / f"mine{suffix}")
-    by_file = run("check", "--model", str(tmp_path / "mine.safetensors")).stdout
+    by_file = run_command("check", "--model", str(tmp_path / "mine.safetensors")).stdout
     assert by_file.splitlines()[1:] == by_name.splitlines()[1:]
 
 
 def test_check_says_why_not() -> None:
-    out = run("check", "torchvision:squeezenet1_1", "--size", "64").stdout
+    out = run_command("check", "torchvision:squeezenet1_1", "--size", "64").stdout
     assert "norms     none" in out
     assert "head      not found" in out
     words = " ".join(out.split())
@@ -75,11 +66,11 @@ def test_check_says_why_not() -> None:
         (["check", "digits", "--model", "digits"], "give the model once"),
         (["check", "digits", "--num-classes", "3"], "--num-classes 3"),
         (["check", "timm:resnet18", "--weights", "no.pt"], "no weights file"),
-        (["check", "timm:resnet18", "--head", "x"], "head='x' is not a module"),
+        (["check", "timm:resnet18", "--head", "x"], "--head x is not a module"),
     ],
 )
 def test_errors_are_one_line_and_exit_two(arguments: list[str], message: str) -> None:
-    out = run(*arguments)
+    out = run_command(*arguments)
     assert out.returncode == 2
     assert out.stderr.startswith("error:")
     assert message in " ".join(out.stderr.split())

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from commands import fretta
 from fretta.cli.data import severities
 from fretta.errors import ConfigError
-from test_results import fretta
 
 
 @pytest.fixture

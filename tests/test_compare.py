@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import fretta
 from fretta.api import build_method
 from fretta.cli import app
-from fretta.compare import Item, answer, compare, share_frozen
 from fretta.errors import ConfigError, DataError, NeedError
+from fretta.estimate.compare import Item, answer, compare, share_frozen
 from fretta.models import load, load_source
 from fretta.streams import Preprocessing, make_stream, open_dataset
 
@@ -114,13 +115,10 @@ def test_what_cannot_be_compared(digits: tuple[nn.Module, list[Item]]) -> None:
 # ---- the command --------------------------------------------------------------------------------
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", "compare", *arguments],
-        capture_output=True,
-        text=True,
-        env={"COLUMNS": "120", "PATH": "", "OMP_NUM_THREADS": "1"},
-    )
+def run(*arguments: str) -> Result:
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["compare", *arguments])
+    assert done.exception is None, done.exception
+    return done
 
 
 def test_compare_digits_end_to_end(tmp_path: Path) -> None:
@@ -129,24 +127,33 @@ def test_compare_digits_end_to_end(tmp_path: Path) -> None:
         *("--domain", "gaussian_noise", "--domain", "contrast", "--limit", "128"),
         *("--batch-size", "32", "--set", "tent.lr=1e-4", "--out", str(tmp_path / "out")),
     )
-    assert out.returncode == 0, out.stderr
-    lines = [line.split() for line in out.stdout.splitlines()]
+    lines = [line.split() for line in out.output.splitlines()]
     assert any(line[:3] == ["method", "verdict", "change"] for line in lines)
     assert any(line[:2] == ["bn", "helps"] for line in lines)
-    assert "Adapting helps" in out.stdout
+    assert "Adapting helps (measured): +" in out.output
     with (tmp_path / "out" / "compare.csv").open() as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     content = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert set(rows) == {"source", "bn", "tent"} == {m["method"] for m in content["methods"]}
-    for method in content["methods"]:
-        assert float(rows[method["method"]]["change"]) == method["change"]
+    methods = {m["method"]: m for m in content["methods"]}
+    for name, method in methods.items():
+        assert float(rows[name]["change"]) == method["change"]
         assert method["samples"] == 256
-    tent = next(m for m in content["methods"] if m["method"] == "tent")
-    assert tent["hyperparameters"]["lr"] == 1e-4
-    assert float(rows["bn"]["accuracy"]) > float(rows["source"]["accuracy"])
+        assert sum(method["predicted"]) == sum(method["labeled"]) == 256
+        assert sum(method["right"]) == 256 * method["accuracy"]
+    assert methods["tent"]["hyperparameters"]["lr"] == 1e-4
+    measured = methods["bn"]["measured"]
+    assert (measured["gained"] - measured["lost"]) / 256 == measured["change"]
+    assert measured["change"] == methods["bn"]["accuracy"] - methods["source"]["accuracy"]
+    assert float(rows["bn"]["measured_p"]) == measured["p"] < 0.001
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert content["answer"] in unescape(page)
+    assert "Accuracy by class" in page
 
 
-def test_compare_reads_a_folder_of_images(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """40 clean digits in folders of their classes, one of them broken."""
     image = pytest.importorskip("PIL.Image")
     batch = next(iter(make_stream(open_dataset("digits"), batch_size=40, limit=40)))
     for number, (x, y) in enumerate(zip(batch.x, batch.y, strict=True)):
@@ -156,16 +163,134 @@ def test_compare_reads_a_folder_of_images(tmp_path: Path) -> None:
         image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(
             place / f"{number}.png"
         )
-    (tmp_path / "images" / "0" / "broken.png").write_bytes(b"no image")
-    out = run(
-        *("--model", "digits", "--data", str(tmp_path / "images"), "--methods", "bn"),
-        *("--batch-size", "20"),
-    )
-    assert out.returncode == 0, out.stderr
-    words = " ".join(out.stdout.split())
-    assert "1 of 41 images could not be read: left out" in words
-    assert "shuffled, seed 0" in words
-    assert "true change" in words  # the folders are named as the classes
+    (tmp_path / "images" / "0" / "<b>broken.png").write_bytes(b"no image")
+    return tmp_path / "images"
+
+
+def test_compare_reads_a_folder_of_images(folder: Path, tmp_path: Path) -> None:
+    line = ["--model", "digits", "--data", str(folder), "--methods", "bn", "--batch-size", "20"]
+    refused = CliRunner().invoke(app, ["compare", *line])
+    assert isinstance(refused.exception, DataError)
+    assert "broken.png" in str(refused.exception)
+    assert "--skip-unreadable" in str(refused.exception)
+    out = run(*line, "--skip-unreadable", "--out", str(tmp_path / "out"))
+    assert "1 of 41 images could not be read: left out" in out.output
+    assert "broken.png" in out.output
+    assert "shuffled, seed 0" in out.output
+    assert "Measured with labels" in out.output  # the folders are named as the classes
+    content = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert [name for name, _ in content["unreadable"]] == ["0/<b>broken.png"]
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "<b>broken" not in page
+    assert "&lt;b&gt;broken.png" in page
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.seen & {"script", "img", "link", "iframe"}
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+
+
+# ---- what is said -------------------------------------------------------------------------------
+
+
+class Fixed(nn.Module):
+    """Logits that are written in the pixels, so that a test decides every answer."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.head = nn.Linear(10, 10)
+        self.norm = nn.BatchNorm1d(10, affine=False)
+        with torch.no_grad():
+            self.head.weight.copy_(scale * torch.eye(10))
+            self.head.bias.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.norm(x[:, 0, 0, :10]))
+        return logits
+
+
+def cats(share: float) -> list[Item]:
+    """512 images of ten classes that a fixed model knows well; class 3 holds `share`."""
+    g = torch.Generator().manual_seed(0)
+    p = torch.full((10,), (1 - share) / 9)
+    p[3] = share
+    y = torch.multinomial(p, 512, replacement=True, generator=g)
+    x = torch.zeros(512, 3, 16, 16)
+    x[:, 0, 0, :10] = torch.nn.functional.one_hot(y, 10) + torch.randn(512, 10, generator=g) / 3
+    return [Item(*pair) for pair in zip(x.split(64), y.split(64), strict=True)]
+
+
+def test_a_stream_of_cats_is_never_said_to_gain() -> None:
+    """Batch statistics spread the cats over all classes, which looks like diversity."""
+    names = [*"abc", "cat", *"defghi"]
+    net = Fixed(4.0).eval()
+    net.norm.running_mean.fill_(0.1)
+    net.norm.running_var.fill_(0.2)
+    items = cats(0.8)
+    blind = [Item(item.x) for item in items]
+    methods = {"bn": build_method("bn", {})}
+    rows = {row.method: row for row in compare(net, blind, methods)}
+    assert rows["bn"].estimate.change > 0
+    assert rows["bn"].verdict == "cannot tell"
+    assert "classes look uneven" in answer(rows.values(), names)
+    assert "predicted 'cat'" in answer(rows.values(), names)
+    assert rows["bn"].to_json(names)["reason"].startswith("classes look uneven")
+    assert [row.method for row in compare(net, blind, methods)] == ["source", "bn"]
+    prior = [0.2 / 9] * 10
+    prior[3] = 0.8
+    told = {row.method: row for row in compare(net, blind, methods, prior=prior)}
+    assert told["bn"].verdict == "hurts"
+    # labels have the last word
+    seen = {row.method: row for row in compare(net, items, methods)}
+    measured = seen["bn"].measured
+    assert measured is not None
+    assert seen["bn"].verdict == "hurts"
+    assert seen["bn"].to_json()["without_labels"] == "cannot tell"
+    assert answer(seen.values(), names).startswith("Adapting hurts (measured): -")
+    before = torch.cat([net(i.x).argmax(1) == i.y for i in items])
+    net.norm.train()
+    after = torch.cat([net(i.x).argmax(1) == i.y for i in items])
+    assert measured.gained == int((after & ~before).sum())
+    assert measured.lost == int((before & ~after).sum())
+    assert measured.source_right == int(before.sum())
+
+
+def test_a_method_that_changes_nothing_is_the_source_model(
+    digits: tuple[nn.Module, list[Item]],
+) -> None:
+    net, items = digits
+    blind = [Item(item.x) for item in items]
+    rows = compare(net, blind, {"still": build_method("bn", {"alpha": 0.0})})
+    assert {row.verdict for row in rows} == {"reference", "no change"}
+    assert answer(rows).startswith("The source model predicted")
+
+
+def test_start_up_is_not_charged(
+    digits: tuple[nn.Module, list[Item]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch takes 100 seconds by this clock, the others 1, 2 and 30."""
+    net, items = digits
+    begins = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 133.0])
+    monkeypatch.setattr("fretta.estimate.compare.time.perf_counter", lambda: next(begins))
+    (row,) = compare(net, items[:4], {})
+    assert row.seconds_per_batch == 2.0
+    begins = iter([0.0, 7.0])
+    (row,) = compare(net, items[:1], {})
+    assert row.seconds_per_batch == 7.0
+
+
+def test_labels_must_be_those_of_the_model(digits: tuple[nn.Module, list[Item]]) -> None:
+    net, items = digits
+    strange = Item(items[0].x, torch.full((32,), 12))
+    with pytest.raises(ConfigError, match="label 12, but the model has 10 classes"):
+        compare(net, [strange], {})
 
 
 @pytest.mark.parametrize(
@@ -175,6 +300,8 @@ def test_compare_reads_a_folder_of_images(tmp_path: Path) -> None:
         (["--data", "digits", "--methods", "tant"], "did you mean 'tent'"),
         (["--data", "digits", "--set", "lr=1"], "write METHOD.NAME=VALUE"),
         (["--data", "digits", "--mean", "x"], "--mean 'x' is not a list"),
+        (["--data", "digits", "--prior", "ten=0.5"], "does not have: ten"),
+        (["--data", "digits", "--prior", "half"], "neither a file nor shares"),
     ],
 )
 def test_errors_say_what_would_work(arguments: list[str], message: str) -> None:
@@ -187,7 +314,7 @@ def test_source_images_reach_the_methods_that_need_them(
     digits: tuple[nn.Module, list[Item]],
 ) -> None:
     net, items = digits
-    with pytest.raises(NeedError, match="eata needs unlabelled source images"):
+    with pytest.raises(NeedError, match="eata needs unlabeled source images"):
         compare(net, items, {"eata": build_method("eata", {})})
     asked: list[int] = []
 
@@ -226,3 +353,32 @@ def test_on_real_images(shared: Path) -> None:
     assert source.accuracy is not None
     assert best.verdict == "helps"
     assert best.estimate.low <= best.accuracy - source.accuracy <= best.estimate.high
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("number", "share"), [(3, 0.8), (8, 0.7), (1, 0.5)])
+def test_real_uneven_classes_are_not_said_to_help(shared: Path, number: int, share: float) -> None:
+    """Clean CIFAR-10 with one frequent class: true changes of -37, -40 and -18 points."""
+    weights = shared / "data" / "weights" / "cifar10_resnet20.safetensors"
+    net, preprocessing = load("cifar:resnet20", weights, 10), Preprocessing(size=32)
+    domain = open_dataset("cifar10", shared / "data").domains[0]
+    shares = [share if c == number else (1 - share) / 9 for c in range(10)]
+    random = np.random.RandomState(0)
+    chosen = [
+        random.permutation(np.flatnonzero(domain.labels == c))[: int(512 * s)]
+        for c, s in enumerate(shares)
+    ]
+    index = random.permutation(np.concatenate(chosen))
+    x = preprocessing.apply(torch.from_numpy(domain.read(index)).permute(0, 3, 1, 2))
+    y = torch.from_numpy(domain.labels[index])
+    items = [Item(*pair) for pair in zip(x.split(64), y.split(64), strict=True)]
+    methods = {"bn": build_method("bn", {})}
+    blind = {row.method: row for row in compare(net, [Item(i.x) for i in items], methods)}
+    assert blind["bn"].verdict == "cannot tell"
+    assert blind["bn"].estimate.uneven is not None
+    assert blind["bn"].estimate.uneven.number == number
+    told = {row.method: row for row in compare(net, items, methods, prior=shares)}
+    assert told["bn"].estimate.helps is False
+    assert told["bn"].verdict == "hurts"  # measured
+    assert told["bn"].measured is not None
+    assert told["bn"].measured.change < -0.1

@@ -14,7 +14,7 @@ import fretta
 from fretta.errors import FrettaError, NeedError
 from fretta.method import Method, Need
 from fretta.methods import REGISTRY
-from nets import BUILDERS, CLASSES, batches, build, same, snapshot
+from nets import BUILDERS, CLASSES, TIGHT, batches, build, grid, same, snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 
@@ -32,7 +32,13 @@ CASES = [
 ]
 every_case = pytest.mark.parametrize(("key", "variant"), CASES)
 every_method = pytest.mark.parametrize("key", sorted(REGISTRY))
-every_net = pytest.mark.parametrize("net", list(BUILDERS))
+
+
+def every_case_on(*nets: str, small: tuple[str, ...] = ("resnet-like", "vit-like")) -> Any:
+    """All methods on all of these networks; on large ones most of them are slow tests."""
+    cases = [(net, key, variant) for key, variant in CASES for net in nets]
+    quick = grid(cases, lambda c: c[0] in small or c[1:] == ("g-fret", "paper"))
+    return pytest.mark.parametrize(("net", "key", "variant"), quick)
 
 
 def settings(key: str, variant: str | None = None, **more: Any) -> dict[str, Any]:
@@ -50,8 +56,7 @@ def adapter(net: str, key: str, variant: str | None = None, **more: Any) -> fret
     return fretta.adapt(build(net), key, **settings(key, variant, **more))
 
 
-@every_net
-@every_case
+@every_case_on(*BUILDERS)
 def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     """One stream through everything: purity, shape, determinism, reset, save and load."""
     model = build(net)
@@ -107,8 +112,7 @@ def test_state_survives_a_file(key: str, variant: str | None, tmp_path: Any) -> 
     assert torch.equal(b(second), expected)
 
 
-@every_case
-@pytest.mark.parametrize("net", ["resnet-like", "vit-like", "group-norm"])
+@every_case_on("resnet-like", "vit-like", "group-norm")
 def test_works_in_any_gradient_context(net: str, key: str, variant: str | None) -> None:
     plain = [adapter(net, key, variant)(x) for x in batches(6)]
     with torch.no_grad():
@@ -122,8 +126,7 @@ def test_works_in_any_gradient_context(net: str, key: str, variant: str | None) 
     (a(batches(6)[0]) * 2).add_(1)  # what came out can be used outside
 
 
-@every_case
-@pytest.mark.parametrize("net", ["resnet-like", "nested-bn", "vit-like", "group-norm"])
+@every_case_on("resnet-like", "nested-bn", "vit-like", "group-norm")
 def test_survives_hard_batches(net: str, key: str, variant: str | None) -> None:
     a = adapter(net, key, variant)
     image = batches(1)[0]
@@ -163,22 +166,28 @@ def test_a_batch_that_is_filtered_out_changes_nothing(key: str) -> None:
     assert same(after, before)
 
 
-@every_case
-@pytest.mark.parametrize("net", ["resnet-like", "group-norm", "timm-efficientnet"])
+@every_case_on("resnet-like", "group-norm", "timm-efficientnet")
 def test_channels_last(net: str, key: str, variant: str | None) -> None:
-    """Input and model in channels-last: no crash, and the same numbers up to rounding."""
-    more = {"lr": 1e-4} if REGISTRY[key].gradient else {}
-    plain = adapter(net, key, variant, **more)
-    model = build(net).to(memory_format=torch.channels_last)
-    other = fretta.adapt(model, key, **settings(key, variant, **more))
-    for x in batches(12, 12, size=64):  # enough values per channel that variances are well defined
-        out = other(x.to(memory_format=torch.channels_last))
-        # sign() of a gradient and SGLD amplify rounding; there only finiteness is promised
-        if key in ("tipi", "tea"):
-            assert torch.isfinite(out).all()
-        else:
-            expected = plain(x)
-            assert (out - expected).abs().max() <= 1e-2 * expected.abs().max()
+    """A model and images in channels-last: no crash, and the same numbers.
+
+    The numbers in float64: in float32 rounding tips filters, signs and the first step of Adam.
+    """
+    stream = batches(8, 8)
+    last = torch.channels_last
+    a = fretta.adapt(build(net).to(memory_format=last), key, **settings(key, variant))
+    assert all(torch.isfinite(a(x.to(memory_format=last))).all() for x in stream)
+
+    if (key, variant) == ("tipi", "released"):
+        return  # follows the sign of a gradient that is zero up to rounding
+    values = settings(key, variant, compute=fretta.Compute(layout="contiguous"))
+    if "source" in values:
+        values["source"] = [x.double() for x in values["source"]]
+    plain = fretta.adapt(build(net).double(), key, **values)
+    values["compute"] = fretta.Compute(layout="channels_last")
+    other = fretta.adapt(build(net).double().to(memory_format=last), key, **values)
+    for x in stream:
+        out = other(x.double().to(memory_format=last))
+        torch.testing.assert_close(out, plain(x.double()), atol=TIGHT, rtol=TIGHT)
 
 
 # ---- the class itself --------------------------------------------------------------------------
@@ -233,7 +242,7 @@ def test_unmet_needs_raise_with_a_repair(key: str) -> None:
         nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     )
     if Need.NORM in needs:
-        with pytest.raises(NeedError, match=r"normalisation layers.*use 'source'"):
+        with pytest.raises(NeedError, match=r"normalization layers.*use 'source'"):
             fretta.adapt(plain, key, source=batches(4))
     if Need.SOURCE in needs:
         with pytest.raises(NeedError, match="source="):

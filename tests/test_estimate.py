@@ -12,8 +12,10 @@ from torch import Tensor
 
 from fretta.errors import ConfigError, InputError, StateError
 from fretta.estimate import Estimator, combine, estimate
+from fretta.estimate.balance import CONFUSED, DOUBT, dominant_class
 from fretta.estimate.estimator import BLOCKS
 from fretta.estimate.sums import FLATTEN, SLACK
+from fretta.estimate.words import estimated_text, verdict
 
 
 def logits_of(rows: list[list[float]]) -> Tensor:
@@ -252,3 +254,111 @@ def test_bad_logits() -> None:
         estimate(torch.zeros(4, 3), torch.zeros(4, 3), prior=[1.0, 1.0])
     with pytest.raises(InputError, match="2 batches"):
         estimate([torch.zeros(4, 3)] * 2, [torch.zeros(4, 3)])
+
+
+# ---- uneven classes -----------------------------------------------------------------------------
+
+
+def uneven_stream(share: float, seed: int = 0) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """(source, adapted, labels): class 3 of 10 holds `share`; a good source model, and one that
+    evens out its answers in every batch of 64, as batch statistics do."""
+    g = torch.Generator().manual_seed(seed)
+    p = torch.full((10,), (1 - share) / 9)
+    p[3] = share
+    y = torch.multinomial(p, 512, replacement=True, generator=g)
+    source = 4 * torch.nn.functional.one_hot(y, 10) + torch.randn(512, 10, generator=g)
+    batches = list(source.split(64))
+    adapted = [b - 0.8 * b.mean(0) + 0.8 * torch.randn(b.shape, generator=g) for b in batches]
+    return batches, adapted, y
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.8])
+def test_uneven_classes_are_never_said_to_help(share: float) -> None:
+    source, adapted, y = uneven_stream(share)
+    right = [float((torch.cat(x).argmax(1) == y).double().mean()) for x in (source, adapted)]
+    assert right[1] < right[0] - 0.1  # the truth: it hurts
+    found = estimate(source, adapted)
+    assert found.change > 0.05  # capacity alone is fooled
+    assert found.helps is None
+    assert found.low == -found.disagreement
+    assert found.uneven is not None
+    assert found.uneven.number == 3
+    assert found.uneven.share == pytest.approx(share, abs=0.1)
+    names = [*"abc", "cat", *"defghi"]
+    share_text = f"{100 * found.uneven.share:.0f} % predicted 'cat'"
+    assert share_text in estimated_text(found, names)
+    assert estimated_text(found, names).startswith("cannot tell")
+    # whoever knows the shares gets an answer
+    prior = [(1 - share) / 9] * 10
+    prior[3] = share
+    told = estimate(source, adapted, prior=prior)
+    assert told.uneven is None
+    assert told.helps is False
+
+
+def test_a_biased_source_model_does_not_make_a_balanced_stream_uneven() -> None:
+    """Under shift a source model may call half of a balanced stream by one name."""
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(512) % 10
+    clean = torch.nn.functional.one_hot(y, 10)
+    source = 2 * clean + torch.randn(512, 10, generator=g)
+    source[:, 3] += 2.5
+    assert float((source.argmax(1) == 3).double().mean()) > 0.5
+    adapted = 6 * clean + torch.randn(512, 10, generator=g)
+    found = estimate(source.split(64), adapted.split(64))
+    assert found.uneven is None
+    assert found.helps is True
+
+
+def test_the_rule_by_hand() -> None:
+    """Far more than 1/C by both; or by the source model, if the adapted one is less sure."""
+    n, even = 400, 0.25
+    much = n * (even + CONFUSED + DOUBT * math.sqrt(even * (1 - even) / n))
+    low, high = math.floor(much), math.floor(much) + 1
+
+    def counts(first: int) -> np.ndarray:
+        rest = n - first
+        return np.array([first, rest // 3, rest // 3, rest - 2 * (rest // 3)], float)
+
+    assert dominant_class(counts(high), counts(low), surer=True) is None
+    assert dominant_class(counts(low), counts(high), surer=True) is None
+    found = dominant_class(counts(200), counts(high), surer=True)
+    assert found is not None
+    assert (found.number, found.share) == (0, 0.5)
+    little = math.floor(much - n * CONFUSED)
+    assert dominant_class(counts(high), counts(little + 1), surer=False) is not None
+    assert dominant_class(counts(high), counts(little), surer=False) is None
+
+
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_a_balanced_sample_is_not_called_uneven(classes: int) -> None:
+    """Two sampled predictions of the same balanced labels: how often chance alone raises it."""
+    random, alarms = np.random.default_rng(0), 0
+    for _ in range(200):
+        counts = np.bincount(random.integers(0, classes, 256), minlength=classes).astype(float)
+        alarms += dominant_class(counts, counts, surer=True) is not None
+    assert alarms <= 20  # one standard deviation and a twentieth: 5 % or less, for two classes most
+
+
+def test_a_collapse_is_called_that_and_not_uneven() -> None:
+    source, _, y = uneven_stream(0.5)
+    collapsed = [torch.nn.functional.one_hot(torch.full((len(b),), 3), 10) * 9.0 for b in source]
+    found = estimate(source, collapsed)
+    assert found.collapsed
+    assert found.uneven is None
+    assert verdict(found) == "collapsed"
+    assert len(y) == 512
+
+
+def test_an_uneven_domain_is_no_gain_among_others() -> None:
+    source, adapted, _ = uneven_stream(0.8)
+    uneven = estimate(source, adapted)
+    _, good, _, _ = drawn(512, 10, 3.0, 1)
+    biased = torch.zeros(512, 10)
+    biased[:, 0] = 3.0
+    helps = estimate(biased.split(64), good.split(64))
+    assert helps.helps is True
+    both = combine([uneven, helps])
+    assert both.low == pytest.approx((uneven.low + helps.low) / 2)
+    assert both.uneven == uneven.uneven
+    assert combine([uneven, *[helps] * 9]).helps is True  # nine sound domains outweigh it

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.health import Health, JsonlWriter, TensorBoardWriter, measure
+from fretta.guard import Health, JsonlWriter, TensorBoardWriter, measure
 from fretta.methods import REGISTRY, Source
 from nets import batches, build, same, snapshot
 from test_conformance import settings
@@ -42,7 +42,8 @@ def test_numbers_by_hand() -> None:
 def test_watching_never_changes_results(key: str) -> None:
     seen: list[Health] = []
     plain = fretta.adapt(build("resnet-like"), key, **settings(key))
-    watched = fretta.adapt(build("resnet-like"), key, callbacks=[seen.append], **settings(key))
+    watched = fretta.adapt(build("resnet-like"), key, **settings(key))
+    watched.on_health(seen.append)
     state = torch.get_rng_state()
     for x in batches(6, 6, 1, 5):
         assert torch.equal(watched(x), plain(x))
@@ -91,7 +92,8 @@ def test_unwatched_steps_measure_nothing_until_asked(monkeypatch: pytest.MonkeyP
 
 def test_changed_compares_with_the_source_model() -> None:
     seen: list[Health] = []
-    a = fretta.adapt(build("vit-like"), "tent", callbacks=[seen.append], lr=1e-9)
+    a = fretta.adapt(build("vit-like"), "tent", lr=1e-9)
+    a.on_health(seen.append)
     for x in batches(32, 32):
         a(x)
     assert seen[-1].changed == 0
@@ -115,7 +117,8 @@ def test_no_head_no_nrs() -> None:
             return self.body(x) * 2.0
 
     seen: list[Health] = []
-    a = fretta.adapt(Headless(), "tent", callbacks=[seen.append])
+    a = fretta.adapt(Headless(), "tent")
+    a.on_health(seen.append)
     a(batches(6)[0])
     assert seen[0].nrs is None
     assert seen[0].entropy > 0
@@ -126,7 +129,7 @@ def test_no_head_no_nrs() -> None:
 @pytest.mark.parametrize("key", ["tent", "tsd", "bn"])
 def test_source_logits_are_those_of_the_first_day(net: str, key: str) -> None:
     model = build(net)
-    a = fretta.adapt(model, key, layout="contiguous", **settings(key))
+    a = fretta.adapt(model, key, compute=fretta.Compute(layout="contiguous"), **settings(key))
     x, y = batches(6, 6)
     a(x), a(y)
     before, inside = a.state_dict(), snapshot(a.model.net)
@@ -151,7 +154,8 @@ def test_records_are_json() -> None:
 def test_jsonl_writer_appends_and_is_on_disk_at_once(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "health.jsonl"
     writer = JsonlWriter(path)
-    a = fretta.adapt(build("resnet-like"), "tent", callbacks=[writer])
+    a = fretta.adapt(build("resnet-like"), "tent")
+    a.on_health(writer)
     for x in batches(6, 6):
         a(x)
     lines = path.read_text().splitlines()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,8 +12,16 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ConfigError, FrettaWarning, HeadError, InputError, ModelError, NeedError
-from nets import CLASSES, batches, build, same
+from fretta.errors import (
+    ConfigError,
+    FrettaWarning,
+    HeadError,
+    InputError,
+    ModelError,
+    NeedError,
+    SmallBatchWarning,
+)
+from nets import CLASSES, TIGHT, batches, build, grid, same
 
 GOOD = batches(6)[0]
 
@@ -42,7 +53,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", list(BAD))
-@pytest.mark.parametrize("key", ["source", "bn", "tent", "g-fret", "sar", "tsd", "tea"])
+@pytest.mark.parametrize(
+    "key",
+    grid(["source", "bn", "tent", "g-fret", "sar", "tsd", "tea"], {"g-fret", "tea"}.__contains__),
+)
 @pytest.mark.parametrize("when", ["first", "later"])
 def test_bad_batch(kind: str, key: str, when: str) -> None:
     x, message = BAD[kind]
@@ -90,6 +104,44 @@ def test_s_fret_does_not_step_on_a_batch_of_one() -> None:
     assert not same(adapter.state_dict()["adapted"], before["adapted"])
 
 
+def small_batch_warnings(adapter: fretta.Adapter, *sizes: int) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for x in batches(*sizes):
+            adapter(x)
+    return [str(w.message) for w in caught if w.category is SmallBatchWarning]
+
+
+@pytest.mark.parametrize("key", ["bn", "tent", "g-fret", "tsd"])
+def test_small_batches_are_warned_of_once(key: str) -> None:
+    (said,) = small_batch_warnings(fretta.adapt(build("resnet-like"), key), 1, 1, 1)
+    for word in (key, "'bn' with alpha=0.25", "'source'"):
+        assert word in said
+    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 15)) == 1
+    # after larger ones, two in a row: no last batch of a stream
+    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 16, 8, 8, 8)) == 1
+    adapter = fretta.adapt(build("resnet-like"), key)
+    for x in batches(16, 1):
+        adapter(x)
+    with pytest.warns(SmallBatchWarning):
+        adapter.predict(x)
+
+
+def test_no_warning_where_small_batches_do_no_harm() -> None:
+    def said(net: str, key: str, *sizes: int, **more: Any) -> list[str]:
+        return small_batch_warnings(fretta.adapt(build(net), key, **more), *sizes)
+
+    assert not said("resnet-like", "tent", 16, 16, 3)  # a last one
+    assert not said("resnet-like", "tent", 16, 3, 16, 3, 16)  # the last ones of some domains
+    assert not said("resnet-like", "source", 1, 1)
+    assert not said("resnet-like", "bn", 1, 1, alpha=0.5)
+    assert not said("vit-like", "tent", 1, 1)
+    resumed, first = (fretta.adapt(build("resnet-like"), "tent") for _ in range(2))
+    first(batches(16)[0])
+    resumed.load_state_dict(first.state_dict())
+    assert not small_batch_warnings(resumed, 5)
+
+
 # ---- models ------------------------------------------------------------------------------------
 
 
@@ -102,13 +154,58 @@ class Wrapped(nn.Module):
         return self.output(self.net(x))
 
 
+class Output:
+    """As Hugging Face returns it."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+@dataclass
+class Answer:
+    scores: Tensor
+    loss: Tensor | None = None
+
+
+Pair = namedtuple("Pair", "scores hidden")
+
+LOGITS_SOMEWHERE = [
+    Output,
+    Answer,
+    lambda y: {"logits": y, "aux": y},
+    lambda y: {"out": y, "loss": y.mean(), "attention": y[:, None, None]},
+    lambda y: {"out": y, "features": y @ torch.ones(CLASSES, 3)},
+    lambda y: [y],
+    lambda y: (y.mean(), y),
+    lambda y: Pair(y, y),
+]
+
+
+@pytest.mark.parametrize("output", LOGITS_SOMEWHERE)
+def test_logits_are_found_in_what_a_model_returns(output: Any) -> None:
+    plain, inside = fretta.adapt(build("resnet-like"), "g-fret"), Wrapped(output).eval()
+    adapter = fretta.adapt(inside, "g-fret")
+    for x in batches(6, 6):
+        assert torch.equal(adapter(x), plain(x))
+    assert adapter.model.head_name == "net.fc"
+    module = adapter.export()
+    with torch.no_grad():
+        assert torch.equal(module(x), adapter.predict(x))
+    twin = fretta.adapt(inside, "g-fret")
+    twin.load_state_dict(adapter.state_dict())
+    with torch.no_grad():  # exported before it has seen a batch
+        assert torch.equal(twin.export()(x), adapter.predict(x))
+    assert list(adapter.export(statistics=[x]).state_dict()) == list(inside.state_dict())
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (lambda y: (y, y), r"tuple of 2 items.*self\.net\(x\)\[0\]"),
-        (lambda y: [y], r"list of 1 items"),
-        (lambda y: {"out": y, "aux": y}, r"dict with the keys \['aux', 'out'\].*\['logits'\]"),
-        (lambda y: "logits", r"returned a str"),
+        (lambda y: (y, y), r"tuple with 0: shape \(6, 5\), 1: shape \(6, 5\).*net\(x\)\[0\]"),
+        (lambda y: {"out": y, "aux": y}, r"'out': shape.*'aux': shape.*head='"),
+        (lambda y: {"pooler_output": y, "n": 3}, r"'pooler_output': shape \(6, 5\), 'n': a int"),
+        (lambda y: (), r"returned a tuple: no tensor"),
+        (lambda y: "logits", r"returned a str: no tensor"),
         (lambda y: y[:, :, None, None].expand(-1, -1, 4, 4), r"shape \(6, 5, 4, 4\)"),
         (lambda y: y[:, :1], r"shape \(6, 1\)"),
     ],
@@ -119,12 +216,21 @@ def test_outputs_that_are_not_logits(output: Any, message: str) -> None:
         adapter(GOOD)
 
 
-def test_objects_with_logits_work() -> None:
-    class Output:
-        def __init__(self, logits: Tensor) -> None:
-            self.logits = logits
+def test_a_named_head_tells_logits_from_features() -> None:
+    def both(y: Tensor) -> tuple[Tensor, Tensor]:
+        return y @ torch.ones(CLASSES, 7), y
 
-    assert fretta.adapt(Wrapped(Output), "g-fret")(GOOD).shape == (6, CLASSES)
+    with pytest.raises(ModelError, match="several tensors"):
+        fretta.adapt(Wrapped(both), "tent")(GOOD)
+    expected = fretta.adapt(build("resnet-like"), "tent")(GOOD)
+    assert torch.equal(fretta.adapt(Wrapped(both), "tent", head="net.fc")(GOOD), expected)
+
+
+def test_the_place_of_the_logits_is_looked_for_once() -> None:
+    """A side output that happens to have as many rows as a later batch changes nothing."""
+    adapter = fretta.adapt(Wrapped(lambda y: (y, torch.zeros(4, 4))), "bn")
+    assert adapter(GOOD).shape == (6, CLASSES)
+    assert adapter(GOOD[:4]).shape == (4, CLASSES)
 
 
 class TwoHeads(nn.Module):
@@ -166,12 +272,15 @@ def test_convolutional_heads() -> None:
     linear, conv = nn.Linear(4, 5), nn.Conv2d(4, 5, 1)
     conv.weight.data, conv.bias.data = linear.weight.data[:, :, None, None], linear.bias.data
     for key in ("g-fret", "s-fret", "tsd"):
-        as_conv = fretta.adapt(nn.Sequential(*body, pool, conv, nn.Flatten()), key)
-        as_linear = fretta.adapt(nn.Sequential(*body, pool, nn.Flatten(), linear), key)
+        as_conv = fretta.adapt(nn.Sequential(*body, pool, conv, nn.Flatten()).double(), key)
+        as_linear = fretta.adapt(nn.Sequential(*body, pool, nn.Flatten(), linear).double(), key)
         for x in batches(6, 6):
-            torch.testing.assert_close(as_conv(x), as_linear(x), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(
+                as_conv(x.double()), as_linear(x.double()), atol=TIGHT, rtol=TIGHT
+            )
+    before_pooling = nn.Sequential(*body, conv, pool, nn.Flatten()).float()
     with pytest.raises(HeadError, match=r"shape \(2, 4, 30, 30\) enters the head '3'.*'tent'"):
-        fretta.adapt(nn.Sequential(*body, conv, pool, nn.Flatten()), "g-fret", head="3")(GOOD)
+        fretta.adapt(before_pooling, "g-fret", head="3")(GOOD)
 
 
 def test_no_norm_layer() -> None:
@@ -204,7 +313,7 @@ def test_model_that_cannot_be_copied() -> None:
             {"method": "g-fret", "lamda": 1, "k": 2},
             r"no hyper-parameter 'k', 'lamda'; it has .*lam, k1",
         ),
-        ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has none"),
+        ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has steps"),
         ({"method": "tent", "lr": -1.0}, "lr=-1.0"),
         ({"method": "tent", "lr": float("nan")}, "lr=nan"),
         ({"method": "tent", "optimizer": "adamw"}, "'adamw' is unknown"),

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fretta.parts.losses import cross_entropy, energy, entropy, kl_divergence, mean_of
+from fretta.parts.losses import cross_entropy, energy, entropy, kl_divergence, masked_mean
 
 LN2, LN3 = math.log(2), math.log(3)
 # σ of these rows: (1/2, 1/4, 1/4) and (1/3, 1/3, 1/3)
@@ -50,9 +50,9 @@ def test_energy() -> None:
 @pytest.mark.parametrize(
     ("kept", "expected"), [([1, 1, 1], 2.0), ([1, 0, 0], 1.0), ([0, 1, 1], 2.5), ([0, 0, 0], 0.0)]
 )
-def test_mean_of_the_kept(kept: list[int], expected: float) -> None:
+def test_masked_mean_the_kept(kept: list[int], expected: float) -> None:
     values = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    mean = mean_of(values, torch.tensor(kept, dtype=torch.bool))
+    mean = masked_mean(values, torch.tensor(kept, dtype=torch.bool))
     mean.backward()
     assert mean.item() == expected
     share = 1 / max(sum(kept), 1)
@@ -61,4 +61,4 @@ def test_mean_of_the_kept(kept: list[int], expected: float) -> None:
 
 def test_a_filtered_infinity_does_not_spoil_the_mean() -> None:
     values = torch.tensor([1.0, torch.inf])
-    assert mean_of(values, torch.tensor([True, False])).item() == 1
+    assert masked_mean(values, torch.tensor([True, False])).item() == 1

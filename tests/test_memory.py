@@ -17,7 +17,7 @@ from fretta.memory import keep_memory
 
 torch.set_num_threads(1)
 layers = [torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()] * 3
-net, x = torch.nn.Sequential(*layers), torch.randn(32, 8, 160, 160)
+net, x = torch.nn.Sequential(*layers), torch.randn(8, 8, 160, 160)
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

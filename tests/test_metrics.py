@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fretta.metrics import Samples, calibration_error, macro_accuracy, overall, per_domain
-from fretta.metrics.rows import collapsed, details, effective_classes
-from fretta.records import Outcome
+from fretta.experiment.metrics import (
+    Samples,
+    calibration_error,
+    collapsed,
+    details,
+    effective_classes,
+    macro_accuracy,
+    overall,
+    per_domain,
+)
+from fretta.experiment.records import Outcome
 
 
 def outcome(number: int = 0, **columns: Any) -> Outcome:
@@ -82,10 +90,11 @@ def test_overflow_is_a_dash_not_a_sentinel() -> None:
 
 
 def test_details_hold_what_figures_need() -> None:
-    found = details([outcome(label=[0, 1, 1], predicted=[0, 1, 0])], ["fog"], classes=3)
+    found = details([outcome(label=[0, 1, 1], predicted=[0, 1, 0])], ["fog"], ["cat", "dog", "eel"])
+    assert found["classes"] == ["cat", "dog", "eel"]
     assert found["confusion"] == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
     assert found["domains"][0]["class_seen"] == [1, 2, 0]
     assert found["domains"][0]["class_right"] == [1, 1, 0]
     assert sum(found["domains"][0]["bin_count"]) == 3
     assert found["batches"]["right"] == [2]
-    assert details([outcome(label=[0])], ["fog"], classes=1000)["confusion"] is None
+    assert details([outcome(label=[0])], ["fog"], ["x"] * 1000)["confusion"] is None

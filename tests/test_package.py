@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,21 +19,19 @@ SOURCE = ROOT / "src" / "fretta"
 
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
-    ["errors", "files", "memory"],
-    ["compat", "parts", "records", "provenance", "shape"],
-    ["method", "corruptions", "models", "metrics", "store", "results"],
-    ["methods", "streams", "report"],
-    ["checks", "writing", "locate"],
-    ["health"],
-    ["guard"],
-    ["adapter", "train"],
-    ["inspection", "api", "export", "estimate"],
-    ["run"],
-    ["compare", "deploy", "analysis", "bench"],
-    ["suite"],
-    ["execute"],
-    ["tune"],
+    ["errors"],
+    ["_util", "memory"],
+    ["compat", "parts"],
+    ["method", "corruptions", "models"],
+    ["methods", "streams"],
+    ["prepare", "guard"],
+    ["adapter"],
+    ["inspection", "api", "export"],
+    ["experiment"],
+    ["estimate", "report"],
+    ["deploy"],
     ["cli"],
+    ["__main__"],
 ]
 
 
@@ -85,13 +85,51 @@ def test_import_needs_only_torch_numpy_and_safetensors() -> None:
 
 
 def test_reading_results_loads_no_torch() -> None:
-    assert loaded_by("import fretta.results, fretta.store, fretta.cli", "torch") == "[]"
+    modules = "fretta.experiment.results, fretta.experiment.store, fretta.cli"
+    assert loaded_by(f"import {modules}", "torch") == "[]"
+
+
+def test_a_plain_import_loads_nothing_heavy() -> None:
+    assert loaded_by("import fretta; dir(fretta)", "torch numpy safetensors") == "[]"
+
+
+def test_what_the_pages_write_is_there_after_a_plain_import() -> None:
+    """`fretta.guard.Guard(...)`, `from fretta.streams import ...`: in README, docs, docstrings."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *SOURCE.rglob("*.py")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    imports = set(re.findall(r"^\s*(from fretta[\w.]* import [\w, ]+)", text, re.M))
+    spoken = r"(?<!from )(?<!import )\bfretta(?:\.[A-Za-z]\w+)+(?![\w./-])"
+    names = {name for name in re.findall(spoken, text) if not name.endswith((".yml", ".toml"))}
+    assert len(imports) > 20
+    assert "fretta.guard.Guard" in names
+    first = ["import fretta", "fretta.corruptions.corrupt", "fretta.streams.make_stream"]
+    code = "\n".join([*first, *sorted(names), *sorted(imports)])
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_changelog_names_the_version() -> None:
     headings = re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == fretta.__version__
     assert f"version: {fretta.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_ci_runs_every_test() -> None:
+    """Whatever markers a test carries, a target of .ci/run selects it."""
+    rules = dict(
+        re.findall(r"^(test[\w-]*):.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    )
+    targets = re.findall(r"^\s*(?:\S+=.*)?make ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M)
+    chosen = [
+        expression
+        for target in targets
+        for expression in re.findall(r'pytest .*-m "?([^"\n]+)"?$', rules.get(target, ""), re.M)
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lines = project["tool"]["pytest"]["ini_options"]["markers"]
+    markers = [line.partition(":")[0] for line in lines]
+    for marks in itertools.product([False, True], repeat=len(markers)):
+        names = dict(zip(markers, marks, strict=True))
+        assert any(eval(expression, {}, names) for expression in chosen), names
 
 
 def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
@@ -101,13 +139,13 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     package = tmp_path / "fretta"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
     readme = (ROOT / "README.md").read_text()
-    recipe = re.search(r"```python\n# src/fretta/methods/pseudo\.py\n(.*?)```", readme, re.S)
-    line = re.search(r"^from \.pseudo import Pseudo$", readme, re.M)
+    recipe = re.search(r"```python\n# pseudo\.py\n(.*?)```", readme, re.S)
     assert recipe
-    assert line
     (package / "methods" / "pseudo.py").write_text(recipe[1])
-    catalogue = package / "methods" / "__init__.py"
-    catalogue.write_text(catalogue.read_text().replace("from .sar", f"{line[0]}\nfrom .sar"))
+    catalog = package / "methods" / "__init__.py"
+    catalog.write_text(
+        catalog.read_text().replace("from .sar", "from .pseudo import Pseudo\nfrom .sar")
+    )
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT / 'tests'}", "PATH": ""}
 
     def run(*arguments: str) -> str:
@@ -126,6 +164,6 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     conformance = str(ROOT / "tests" / "test_conformance.py")
     report = run(
         *("-m", "pytest", conformance, "-q", "-p", "no:cacheprovider", "--no-header"),
-        *("-k", "pseudo and not timm and not hf", "-c", str(ROOT / "pyproject.toml")),
+        *("-k", "pseudo", "-m", "not slow", "-c", str(ROOT / "pyproject.toml")),
     )
-    assert int(re.search(r"(\d+) passed", report)[1]) > 15  # type: ignore[index]
+    assert int(re.search(r"(\d+) passed", report)[1]) >= 12  # type: ignore[index]

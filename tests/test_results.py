@@ -5,18 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import fretta, fretta_alone
 from fretta.errors import ConfigError, StoreError
-from fretta.records import Job, Place, Record, Run
-from fretta.results import by_method, export, mean_and_deviation, rows_of, select
-from fretta.store import Store
+from fretta.experiment.records import Job, Place, Record, Run
+from fretta.experiment.results import by_method, export, mean_and_deviation, rows_of, select
+from fretta.experiment.store import Store
 
 
 def record(label: str, seed: int, accuracy: float | None, **tags: str) -> Record:
@@ -159,16 +158,6 @@ def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
 # ---- as a user types it --------------------------------------------------------------------------
 
 
-def fretta(*arguments: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={"COLUMNS": "120", "PATH": "", "OMP_NUM_THREADS": "1"},
-    )
-
-
 def test_run_results_and_evaluate(tmp_path: Path) -> None:
     first = fretta("run", "smoke", "--method", "source", "--method", "bn", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -211,13 +200,13 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
         (["run", "nosuch"], "no suite 'nosuch'"),
         (["run", "smoke", "--method", "tnet"], "no method 'tnet'"),
         (["run", "cifar10c", "--method", "source"], "FRETTA_DATA"),
-        (["run", "smoke", "--jobs", "0"], "jobs=0"),
+        (["run", "smoke", "--jobs", "0"], "--jobs"),
         (["run", "smoke", "--store", "file"], "cannot write"),
-        (["results", "empty"], "no records in 'empty'"),
+        (["results", "empty"], "'empty' has no records"),
         (["results", "--format", "xml"], "--format 'xml'"),
         (["results", "--status", "zz"], "--status 'zz'"),
-        (["run", "smoke", "--seed", "-1"], "seeds"),
-        (["run", "smoke", "--device", "nosuch"], "device 'nosuch' cannot be used"),
+        (["run", "smoke", "--seed", "-1"], "--seed"),
+        (["run", "smoke", "--device", "nosuch"], "--device nosuch cannot be used"),
         (
             [
                 "evaluate",
@@ -263,7 +252,7 @@ def test_what_cannot_work_fails_at_once(tmp_path: Path, arguments: list[str], me
 
 @pytest.mark.slow
 def test_demo_shows_every_method(tmp_path: Path) -> None:
-    out = fretta("demo", cwd=tmp_path)
+    out = fretta_alone("demo", cwd=tmp_path)
     assert out.returncode == 0, out.stderr
     words = out.stdout.split()
     assert all(

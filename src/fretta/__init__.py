@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, estimate, export, methods, models
+    from . import compat, corruptions, errors, estimate, export, guard, methods, models, streams
     from .adapter import Adapter
-    from .api import adapt, list_methods
-    from .guard import Guard
-    from .health import Health
+    from .api import adapt
+    from .experiment.evaluation import evaluate
+    from .experiment.results import load_results
+    from .guard import Guard, Health
     from .method import GradientMethod, Method, Need
+    from .methods import list_methods
+    from .parts.compute import Compute
     from .parts.redundancy import redundancy
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Adapter",
+    "Compute",
     "GradientMethod",
     "Guard",
     "Health",
@@ -25,25 +30,35 @@ __all__ = [
     "Need",
     "__version__",
     "adapt",
+    "compat",
+    "corruptions",
     "errors",
     "estimate",
+    "evaluate",
     "export",
+    "guard",
     "list_methods",
+    "load_results",
     "methods",
     "models",
     "redundancy",
+    "streams",
 ]
 
-# Names are loaded when they are first used: commands that only read results never load torch.
+# Names and submodules are loaded when they are first used: commands that only read results never
+# load torch.
 _HOME = {
     "Adapter": ".adapter",
+    "Compute": ".parts.compute",
     "GradientMethod": ".method",
     "Guard": ".guard",
-    "Health": ".health",
+    "Health": ".guard",
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",
-    "list_methods": ".api",
+    "evaluate": ".experiment.evaluation",
+    "list_methods": ".methods",
+    "load_results": ".experiment.results",
     "redundancy": ".parts.redundancy",
 }
 
@@ -51,7 +66,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name], __name__), name)
-    elif name in __all__:
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
         value = import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from .checks import (
+from .errors import ConfigError, FrettaError, HeadError, ModelError, NeedError, StateError
+from .guard import FeatureTap, Guard, Health, Keeper, measure
+from .method import Method, Need, Timing
+from .parts.classifier import Classifier
+from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
+from .parts.features import captured, capturing
+from .parts.plain import as_source, plain_copy
+from .parts.snapshot import capture, copy_tensors, put_back, revive
+from .parts.undo import flat
+from .prepare import (
+    NOISY_SHARE,
+    SMALL_BATCH,
     caution_probabilities,
+    caution_small_batch,
     check_needs,
     checked_batch,
     private_copy,
     source_batches,
 )
-from .errors import (
-    ConfigError,
-    FrettaError,
-    HeadError,
-    ModelError,
-    NeedError,
-    StateError,
-)
-from .guard import Guard, Keeper
-from .health import FeatureTap, Health, measure
-from .method import Method, Need, Timing
-from .parts.classifier import Classifier
-from .parts.compute import check_precision, choose_layout, compile_blocks, lay_out
-from .parts.features import captured, capturing
-from .parts.plain import as_source, plain_copy
-from .parts.snapshot import capture, copy_tensors, put_back, revive
-from .parts.undo import flat
 
 STATE_FORMAT = 1
 
 
-class Adapter:
+class Adapter(nn.Module):
     """Predicts and adapts, batch by batch.
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; nothing changes
-        adapter.reset()       back to the first day, bit for bit
+        adapter.reset()       back to the initial state, bit for bit
+        adapter.to(device)    moves the model and everything learned
         adapter.state_dict()  everything needed to go on later, bit for bit
         adapter.health        how the last batch went, without labels
         adapter.export()      the adapted model as a plain PyTorch module
 
     The number of classes and the head are learned from the first batch (or from `source`), so
-    that any classifier works; until then `ready` is False.
+    that any classifier works; until then `ready` is False. `train()` and `eval()` do not switch
+    adaptation: evaluation scripts call `eval()` by habit.
     """
 
     def __init__(
@@ -59,83 +56,71 @@ class Adapter:
         *,
         source: Iterable[Any] | None = None,
         head: str | None = None,
-        steps: int = 1,
-        episodic: bool = False,
-        predict: Timing | None = None,
-        inplace: bool = False,
-        layout: str = "auto",
-        precision: str | None = None,
-        last_norms: int | None = None,
-        compile: str | None = None,
         guard: Guard | str | None = None,
-        callbacks: Iterable[Callable[[Health], Any]] = (),
+        inplace: bool = False,
+        compute: Compute | None = None,
     ) -> None:
+        super().__init__()
         if not isinstance(model, nn.Module):
             raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
         if isinstance(model, torch.jit.ScriptModule):
             raise ModelError(
                 "a scripted module cannot be adapted: give the module it was made from"
             )
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ConfigError(f"steps={steps!r} cannot work; take at least 1 step per batch")
-        if predict not in (None, "before", "after"):
-            raise ConfigError(f"predict={predict!r} is unknown; choose 'before' or 'after'")
         method.check()
-        self.steps, self.episodic = steps, episodic
-        self.timing: Timing = predict or method.timing
         self.method = method
         self.classes: int | None = None
         self.guard = Guard.of(guard)
-        self.callbacks = list(callbacks)
+        self.compute = compute or Compute()
         self.tap: FeatureTap | None = None
+        self._callbacks: list[Callable[[Health], Any]] = []
         self._keeper: Keeper | None = None
         self._health: Health | None = None
         self._left: tuple[Tensor, Tensor] | None = None  # logits and a few images of the last batch
-        self._batches, self._inplace, self._backend = 0, inplace, compile
+        self._was_small: bool | None = None  # the batch before; None: there was none
+        self._warned_of_size = False
+        self._batches, self._inplace = 0, inplace
         # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
         net = getattr(model, "_orig_mod", model)
         net = net.module if isinstance(net, nn.DataParallel) else net
         check_needs(net, method, source)
         with torch.inference_mode(False):
-            self.model = self._classifier(net, head, inplace, layout, precision, last_norms)
+            self.model = self._classifier(net, head)
+            self.net = self.model.net  # registered: parameters(), to(), ... see it
             self.model.freeze()
             if source is not None and Need.SOURCE in method.needs:
                 self._prepare_from_source(source)
 
-    def _classifier(
-        self,
-        net: nn.Module,
-        head: str | None,
-        inplace: bool,
-        layout: str,
-        precision: str | None,
-        last_norms: int | None,
-    ) -> Classifier:
+    def _classifier(self, net: nn.Module, head: str | None) -> Classifier:
         """The model as methods see it, computed as asked for."""
-        if last_norms is not None and (isinstance(last_norms, bool) or last_norms < 1):
-            raise ConfigError(f"last_norms={last_norms!r} cannot work; adapt at least 1 layer")
+        how, inplace = self.compute, self._inplace
         # A model adapted in place stays as it is. Methods that move every weight by the sign of
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
-        chosen = choose_layout(net, layout, free)
+        layout = choose_layout(net, how.layout, free)
         model = Classifier(
-            net if inplace else private_copy(net), head, chosen, precision, last_norms
+            net if inplace else private_copy(net), head, layout, how.precision, how.last_norms
         )
-        lay_out(model.net, chosen)
-        example = model.example()
-        check_precision(precision, torch.device("cpu") if example is None else example.device)
+        lay_out(model.net, layout)
+        check_precision(how.precision, model.device)
         return model
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: Tensor) -> Tensor: ...
 
     # ---- every batch -------------------------------------------------------------------------
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Predict this batch and learn from it; detached (N, C) logits."""
         # Works under the caller's no_grad and inference_mode: learning needs gradients regardless.
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
             x = checked_batch(x, self.model)
             self._prepare(x)
-            if self.episodic:
-                self.first_day()
+            self._look_at_size(x)
+            every = 1 if self.method.episodic else self.method.reset_every
+            if every is not None and self._batches % every == 0:
+                self.restart()
             keeper = self._watching(x)
             if keeper is None:
                 logits = self.learn(x).detach()
@@ -143,14 +128,14 @@ class Adapter:
             else:
                 logits, self._health = keeper.batch(x)
             self._batches += 1
-        for callback in self.callbacks:
+        for callback in self._callbacks:
             if self._health is not None:
                 callback(self._health)
         return logits.detach()
 
     def learn(self, x: Tensor) -> Tensor:
         """The step itself, without checks and watching."""
-        for _ in range(self.steps):
+        for _ in range(self.method.steps):
             if self.tap is not None:
                 self.tap.arm()
             if self.method.gradient:
@@ -173,12 +158,13 @@ class Adapter:
         with torch.inference_mode(False), torch.no_grad():
             x = checked_batch(x, self.model)
             self._prepare(x)
+            self._look_at_size(x)
             if self.safe:
                 return self.source_forward(x)
             return self.method.forward(self.model, x)
 
     def source_logits(self, x: Tensor) -> Tensor:
-        """Logits of the model as it was on the first day, batch-norm statistics and all.
+        """Logits of the model as it was given, batch-norm statistics and all.
 
         No state changes.
         """
@@ -205,18 +191,31 @@ class Adapter:
         return captured(box, self.model.head_name), logits
 
     def reset(self) -> None:
-        """Back to the first day: adapted tensors and all running state, the guard's too."""
+        """Back to the initial state: adapted tensors and all running state, the guard's too."""
         self._health, self._left, self._batches = None, None, 0
         if self.ready:
-            self.first_day()
+            self.restart()
         if self._keeper is not None:
             self._keeper.begin()
 
-    def first_day(self) -> None:
-        """Model and method as they began; what the guard knows stays."""
+    def restart(self) -> None:
+        """Model and method in their initial state; what the guard knows stays."""
         with torch.inference_mode(False):
             self.model.restore()
             self.method.start(self.model)
+
+    def _look_at_size(self, x: Tensor) -> None:
+        """Warn once of batches too small for batch statistics; not of a last one, which is alone
+        in being small."""
+        if self._warned_of_size:
+            return
+        share = self.method.batch_share
+        noisy = share is None or share > NOISY_SHARE
+        small = len(x) < SMALL_BATCH and noisy and self.model.uses_batch_statistics()
+        if small and self._was_small is not False:
+            self._warned_of_size = True
+            caution_small_batch(x, self.method)
+        self._was_small = small
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -232,6 +231,15 @@ class Adapter:
             self._health = self._measured_late(*self._left)
         return self._health
 
+    def on_health(self, callback: Callable[[Health], Any]) -> None:
+        """Call this with the `Health` of every batch to come: a writer, or any function."""
+        self._callbacks.append(callback)
+
+    @property
+    def timing(self) -> Timing:
+        """Whose logits are returned: of the forward before the update, or of one after it."""
+        return self.method.predict or self.method.timing
+
     @property
     def safe(self) -> bool:
         """Whether the guard lets the source model predict, because adaptation does harm."""
@@ -243,7 +251,7 @@ class Adapter:
 
     def _watching(self, x: Tensor) -> Keeper | None:
         """The keeper, if anybody watches; made at the first batch somebody does."""
-        if self._keeper is None and (self.guard is not None or self.callbacks):
+        if self._keeper is None and (self.guard is not None or self._callbacks):
             self._look_for_head(x)
             self._hire()
         return self._keeper
@@ -289,7 +297,7 @@ class Adapter:
             update_norm=None,
         )
 
-    # ---- take it home ------------------------------------------------------------------------
+    # ---- export ---------------------------------------------------------------------------------
 
     def export(self, statistics: str | Iterable[Any] | None = None) -> nn.Module:
         """The adapted model as a plain PyTorch module: a deep copy in eval mode, no gradients.
@@ -300,6 +308,9 @@ class Adapter:
                      An iterable of image batches: these batch norms get running statistics of
                      these images. The module then works on single images, and its state_dict has
                      exactly the keys of the model that was given, ready for safetensors.
+
+        The module returns the (N, C) logits, as `predict` does, also where the model that was
+        given returns them in a dict, a tuple or an object (a forward hook takes them out).
 
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
@@ -315,23 +326,22 @@ class Adapter:
                 " batches, or None"
             )
         images = None if statistics is None or isinstance(statistics, str) else statistics
-        alpha = float(getattr(self.method, "alpha", 1.0)) if self.method.key == "bn" else 1.0
-        own = type(self.method).forward is not Method.forward
-        if own and self.method.key != "bn" and not self.safe:
+        share = 1.0 if self.safe else self.method.batch_share
+        if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
                 " module cannot do"
             )
-        if alpha < 1 and images is None and not self.safe and self.model.has_batch_norm():
+        if share < 1 and images is None and self.model.has_batch_norm():
             raise ConfigError(
-                f"bn with alpha={alpha:g} mixes the statistics of every batch, which a plain module"
-                " cannot do; give statistics=, an iterable of image batches"
+                f"{self.method.key} mixes the statistics of every batch with the source's, which a"
+                " plain module cannot do; give statistics=, an iterable of image batches"
             )
         with torch.inference_mode(False), torch.no_grad():
             return plain_copy(
                 self.model,
                 source=self.safe,
-                alpha=alpha,
+                alpha=share,
                 images=None if images is None else source_batches(images, self.model),
                 forward=lambda x: self.method.forward(self.model, x),
             )
@@ -352,7 +362,7 @@ class Adapter:
             classes = logits.shape[1]
             if Need.HEAD in self.method.needs:
                 self.model.locate_head(x[:2], classes)
-            elif self._backend is not None:  # to leave it uncompiled
+            elif self.compute.compile is not None:  # to leave it uncompiled
                 self._look_for_head(x)
         caution_probabilities(logits)
         self._begin(classes)
@@ -361,8 +371,8 @@ class Adapter:
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
         method = self.method.resolved(classes)
         method.configure(self.model)
-        if self._backend is not None:
-            compile_blocks(self.model.net, self.model.head_name, self._backend)
+        if self.compute.compile is not None:
+            compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
         self.model.remember()
         with torch.enable_grad():
             if source is not None:
@@ -404,20 +414,45 @@ class Adapter:
         )
         return f"<fretta.Adapter {self.method.key!r} on {type(self.model.net).__name__}: {state}>"
 
+    # ---- a module among modules --------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets the flag alone: the method decides in which mode each layer runs."""
+        self.training = mode
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What `to`, `cuda`, `double`, ... call: running state moves along with the model."""
+        with torch.inference_mode(False):
+            state = self.state_dict() if self.ready else None
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+            self.model.apply_to_initial(fn)
+            self._left = None
+            if state is not None:
+                self._keeper = None
+                self.method.start(self.model)
+                self._load(state)
+        return self
+
     # ---- state -------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """Adapted tensors and all running state, as tensors and plain values.
 
         `torch.save` it and `torch.load(..., weights_only=True)` it. The frozen weights are not in
-        it: load it into an adapter of the same model and method.
+        it: load it into an adapter of the same model and method. With arguments, as a module that
+        contains the adapter gives them, it is the state_dict of the network.
         """
+        if args or kwargs:
+            return super().state_dict(*args, **kwargs)
         state: dict[str, Any] = {
             "format": STATE_FORMAT,
             "method": self.method.key,
             "hyperparameters": self.hyperparameters,
             "classes": self.classes,
             "head": self.model.head_name,
+            "batches": self._batches,
+            "place": self.model.place,
         }
         if self.ready:
             state["adapted"] = copy_tensors(self.model.adapted)
@@ -427,8 +462,11 @@ class Adapter:
             state["watch"] = self._keeper.state_dict()
         return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken. On an error nothing has changed."""
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> None:
+        """Continue where the state was taken. On an error nothing has changed."""
+        state = state_dict
         if state.get("format") != STATE_FORMAT or state.get("method") != self.method.key:
             raise StateError(
                 f"this is not a state of {self.method.key!r} in format {STATE_FORMAT}: it says"
@@ -452,20 +490,22 @@ class Adapter:
                 raise
             raise StateError(f"the state does not fit this adapter: {error}") from error
 
-    def _load(self, state: dict[str, Any]) -> None:
+    def _load(self, state: Mapping[str, Any]) -> None:
         with torch.inference_mode(False):
             if not self.ready:
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
             self.model.head_name = self.model.head_name or state["head"]
+            self.model.place = state.get("place")
             put_back(self.model.adapted, state["adapted"])
             self.model.load_buffers(state["buffers"])
-            example = self.model.example()
-            device = torch.device("cpu") if example is None else example.device
             for name, current in self.running().items():
-                setattr(self.method, name, revive(current, state["running"][name], device))
+                saved = state["running"][name]
+                setattr(self.method, name, revive(current, saved, self.model.device))
             self._health = self._left = None
-            if "watch" in state and (self.guard is not None or self.callbacks):
+            self._batches = state.get("batches", 0)
+            self._was_small = False
+            if "watch" in state and (self.guard is not None or self._callbacks):
                 if self._keeper is None:
                     self._hire()
                 if self._keeper is not None:
@@ -473,7 +513,7 @@ class Adapter:
             elif self._keeper is not None:
                 self._keeper.begin()
 
-    def _check_settings(self, state: dict[str, Any]) -> None:
+    def _check_settings(self, state: Mapping[str, Any]) -> None:
         ours = self.method.resolved(state["classes"], quiet=True).hyperparameters()
         theirs = state["hyperparameters"]
         different = {k: (theirs.get(k), v) for k, v in ours.items() if theirs.get(k) != v}

@@ -1,9 +1,8 @@
-"""The front door: `adapt` and `list_methods`."""
+"""The front door: `adapt`."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -11,14 +10,9 @@ from torch import nn
 from .adapter import Adapter
 from .errors import ConfigError
 from .guard import Guard
-from .health import Health
-from .method import Method, Timing
-from .methods import REGISTRY
-
-
-def list_methods() -> list[str]:
-    """The names `adapt` knows."""
-    return sorted(REGISTRY)
+from .method import Method
+from .methods import find_method, list_methods
+from .parts.compute import Compute
 
 
 def adapt(
@@ -27,55 +21,29 @@ def adapt(
     *,
     source: Iterable[Any] | None = None,
     head: str | None = None,
-    steps: int = 1,
-    episodic: bool = False,
-    predict: Timing | None = None,
-    inplace: bool = False,
-    layout: str = "auto",
-    precision: str | None = None,
-    last_norms: int | None = None,
-    compile: str | None = None,
     guard: Guard | str | None = None,
-    callbacks: Iterable[Callable[[Health], Any]] = (),
+    inplace: bool = False,
+    compute: Compute | None = None,
     **hyperparameters: Any,
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts.
 
-    method      a name from `list_methods()`, or a `Method` instance
-    source      unlabelled source images for methods that need them (eata): any iterable of image
+    method      a name from `list_methods()`, `module:Class`, or a `Method` instance
+    source      unlabeled source images for methods that need them (eata): any iterable of image
                 batches or of (images, labels), whose labels are ignored
     head        name of the module that maps features to logits; found on the first batch if None
-    steps       updates per batch
-    episodic    forget after every batch
-    predict     whose logits to return: of the forward "before" the update or of one "after" it;
-                None is what the method's paper does
-    inplace     adapt the given model itself instead of a private copy
-    layout      memory layout of convolutions: "auto" (channels-last where it is faster),
-                "contiguous" or "channels_last"; changes results by rounding only
-    precision   "bfloat16" runs the network under autocast; None is the model's own precision
-    last_norms  adapt only so many norm layers, from the end: less memory, a shorter backward
-    compile     a backend of torch.compile ("inductor") for the blocks of the network; None: none
     guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the
                 last good state, "reset", or a `Guard` with thresholds; None does not look
-    callbacks   called with the `Health` of every batch: writers, or any function
+    inplace     adapt the given model itself instead of a private copy
+    compute     a `Compute`: memory layout, precision, compilation, how many layers learn
     **          hyper-parameters of the method, by name; an explicit one wins over what a
-                `variant` implies
+                `variant` implies. Every method has `steps` (updates per batch), `episodic`
+                (forget after every batch), `predict` ("before" or "after" the update) and
+                `reset_every` (batches)
     """
+    method = build_method(method, hyperparameters)
     return Adapter(
-        model,
-        build_method(method, hyperparameters),
-        source=source,
-        head=head,
-        steps=steps,
-        episodic=episodic,
-        predict=predict,
-        inplace=inplace,
-        layout=layout,
-        precision=precision,
-        last_norms=last_norms,
-        compile=compile,
-        guard=guard,
-        callbacks=callbacks,
+        model, method, source=source, head=head, guard=guard, inplace=inplace, compute=compute
     )
 
 
@@ -84,13 +52,7 @@ def build_method(method: str | Method, hyperparameters: dict[str, Any]) -> Metho
     if isinstance(method, Method):
         cls, values = type(method), {n: getattr(method, n) for n in method.field_names()}
     elif isinstance(method, str):
-        if method not in REGISTRY:
-            close = difflib.get_close_matches(method.lower(), REGISTRY, 1, 0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(
-                f"unknown method {method!r}; {hint}choose from {', '.join(list_methods())}"
-            )
-        cls, values = REGISTRY[method], {}
+        cls, values = find_method(method), {}
     else:
         raise ConfigError(
             f"method is a {type(method).__name__}; give a name ({', '.join(list_methods())}) or a"
@@ -98,8 +60,10 @@ def build_method(method: str | Method, hyperparameters: dict[str, Any]) -> Metho
         )
     unknown = sorted(set(hyperparameters) - set(cls.field_names()))
     if unknown:
+        computing = [name for name in unknown if name in Compute.__dataclass_fields__]
+        hint = f"; give compute=fretta.Compute({computing[0]}=...)" if computing else ""
         raise ConfigError(
             f"{cls.key} has no hyper-parameter {', '.join(map(repr, unknown))}; it has "
-            f"{', '.join(cls.field_names()) or 'none'}"
+            f"{', '.join(cls.field_names())}{hint}"
         )
     return cls(**{**values, **hyperparameters})

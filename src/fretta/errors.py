@@ -1,4 +1,4 @@
-"""Every exception fretta raises on purpose, and its warning category.
+"""Every exception fretta raises on purpose, and its warning categories.
 
     FrettaError
     ├── ConfigError        an unknown method or hyper-parameter, a value out of range  (ValueError)
@@ -28,6 +28,7 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "NeedError",
+    "SmallBatchWarning",
     "StateError",
     "StoreError",
     "SuiteError",
@@ -91,3 +92,7 @@ class MissingExtraError(FrettaError, ImportError):
 
 class FrettaWarning(UserWarning):
     """Something works, but probably not as the user believes."""
+
+
+class SmallBatchWarning(FrettaWarning):
+    """Batches are too small for the statistics that a method takes from each of them."""

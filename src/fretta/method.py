@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 
 from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
-from .parts.optim import Optim, OptimizerName
+from .parts.losses import masked_mean
+from .parts.optim import Optim, OptimizerName, descend, none_kept
 
 Timing = Literal["before", "after"]
 
@@ -26,7 +27,7 @@ AUTO: Any = None  # default of a field that `implied` fills once the model is kn
 class Need(enum.Enum):
     """What a method cannot work without. The adapter checks it and names the repair."""
 
-    NORM = "normalisation layers with scale and shift"
+    NORM = "normalization layers with scale and shift"
     HEAD = "the features that enter a linear head"
     SOURCE = "source images (source=...)"
 
@@ -44,11 +45,17 @@ class Method:
         caution     once           warn of values that never or always filter, with so many classes
         configure   once           which layers, modes and gradients (on a private copy)
         fit         once           what to measure on source data, if `needs` declares it
-        start       every reset    optimiser, bank, moving averages: all fresh
+        start       every reset    optimizer, bank, moving averages: all fresh
         step        every batch    predict, and learn from having predicted; returns logits
 
     No label, config object, logger, timer or data set name can reach a method: none is in the
-    signature.
+    signature. Every method has the fields
+
+    steps        updates per batch
+    episodic     forget after every batch
+    predict      logits of the forward "before" the update or of one "after" it; None is what
+                 the paper does
+    reset_every  begin again after so many batches; None: never
     """
 
     key: ClassVar[str] = ""
@@ -60,6 +67,12 @@ class Method:
     )
     gradient: ClassVar[bool] = True  # False: step runs without autograd
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
+    without_source: ClassVar[str] = ""  # what to use instead where there are no source images
+
+    steps: int = 1
+    episodic: bool = False
+    predict: Timing | None = None
+    reset_every: int | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -69,6 +82,13 @@ class Method:
         """Raise ConfigError on values that cannot work. Fields may still be None."""
         for field in dataclasses.fields(self):
             _check_type(self.key, field, getattr(self, field.name))
+        if self.steps < 1:
+            raise ConfigError(f"steps={self.steps!r} cannot work; take at least 1 step per batch")
+        if self.predict not in (None, "before", "after"):
+            raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
+        every = self.reset_every
+        if every is not None and (isinstance(every, bool) or every != int(every) or every < 1):
+            raise ConfigError(f"reset_every={every!r} cannot work; give a number of batches")
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
@@ -97,6 +117,14 @@ class Method:
         """Predict only. Nothing may change."""
         return model(x)
 
+    @property
+    def batch_share(self) -> float | None:
+        """Weight of the batch, beside the source, in the statistics of test BN.
+
+        None where `forward` does more than one forward of the model.
+        """
+        return 1.0 if type(self).forward is Method.forward else None
+
     # ---- fields as plain data -------------------------------------------------------------------
 
     @classmethod
@@ -105,11 +133,13 @@ class Method:
 
     @classmethod
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
-        """All values that hold unless told otherwise, for few and many classes. Results made
-        under other defaults are other results."""
+        """All values of its own that hold unless told otherwise, for few and many classes.
+        Results made under other defaults are other results."""
         given: dict[str, Any] = {} if variant is None else {"variant": variant}
         method = cls(**given)
-        return [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
+        found = [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
+        shared = set(Method.field_names())  # the same for all methods
+        return [{k: v for k, v in values.items() if k not in shared} for values in found]
 
     def hyperparameters(self) -> dict[str, Any]:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
@@ -127,7 +157,8 @@ class Method:
         implied = self.implied(classes)
         values = {name: getattr(self, name) for name in self.field_names()}
         values = {k: v.item() if isinstance(v, numpy.generic) else v for k, v in values.items()}
-        copy = type(self)(**{k: implied.get(k) if v is None else v for k, v in values.items()})
+        filled: dict[str, Any] = {k: implied.get(k) if v is None else v for k, v in values.items()}
+        copy = type(self)(**filled)
         copy.check()
         if not quiet:
             copy.caution(classes)
@@ -136,23 +167,54 @@ class Method:
 
 @dataclasses.dataclass
 class GradientMethod(Method):
-    """A method that takes optimiser steps: what all of them can be told."""
+    """A method that learns by an optimizer: scale and shift of the norm layers, under test BN.
+
+    A subclass writes `step`, which ends in `self.update(loss)`. One that adapts something else
+    overrides `configure`; one that keeps more running state extends `start`.
+
+    lr          learning rate
+    optimizer   "adam" or "sgd"
+    momentum    of SGD; β1 of Adam
+    """
 
     passes: ClassVar[str] = "1F+1B"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.NORM})
 
     lr: float = 1e-3
     optimizer: OptimizerName = "adam"
-    momentum: float = 0.9  # of SGD; β1 of Adam
+    momentum: float = 0.9
 
     def check(self) -> None:
         super().check()
         self._optim().check()
 
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        model.thaw_norm()
+
+    def start(self, model: Classifier) -> None:
+        self.opt = self._new_optimizer(model)
+        self.kept: Tensor | None = None  # (N,) which samples of the last batch passed the filters
+
+    def update(
+        self, loss: Tensor, kept: Tensor | None = None, penalty: Tensor | float = 0.0
+    ) -> None:
+        """One step down the mean of `loss` over the kept samples, plus `penalty`.
+
+        Without a kept sample nothing moves, not even momentum.
+        """
+        if kept is None:
+            descend(self.opt, loss.mean() + penalty)
+            return
+        self.kept = kept
+        if not none_kept(kept):
+            descend(self.opt, masked_mean(loss, kept) + penalty, wanted=kept.any())
+
     def _optim(self) -> Optim:
         lr = 0.0 if self.lr is None else self.lr  # still open: a variant will say
         return Optim(self.optimizer, lr, self.momentum)
 
-    def new_optimizer(self, model: Classifier) -> Optimizer:
+    def _new_optimizer(self, model: Classifier) -> Optimizer:
         if any(p.dtype is torch.float16 for p in model.parameters()):
             # Adam's ε of 1e-8 is 0 in half precision, and the first step divides by it
             raise NeedError(

@@ -43,6 +43,17 @@ def test_a_folder(plan: Make) -> None:
     assert (plan().out / "summary.html").is_file()
 
 
+def test_a_model_that_returns_a_dict(plan: Make, tmp_path: Path) -> None:
+    expected, found = plan(), plan(model="deploy_nets:named", out=tmp_path / "named")
+    for one in (expected, found):
+        done = CliRunner().invoke(app, words(one), catch_exceptions=False)
+        assert done.exit_code == 0
+    for name in ("predictions.csv", "adapted.safetensors"):
+        assert (found.out / name).read_bytes() == (expected.out / name).read_bytes()
+    line = ["check", found.model, "--size", "16"]
+    assert "head      8 (16 features)" in CliRunner().invoke(app, line).output
+
+
 def test_paths_from_a_pipe(plan: Make, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(images)
     names = "\n".join(sorted(os.listdir(images))[:10])

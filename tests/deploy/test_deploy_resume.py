@@ -32,11 +32,11 @@ def run(plan: Plan, **options: Any) -> Outcome:
     "changes",
     [
         {},
+        {"compare_source": True, "prior": {"ant": 0.5}},
         {"method": "g-fret", "hyperparameters": {}},
         {"method": "sar", "hyperparameters": {}, "guard": "reset"},
         {"guard": "none"},
         {"hyperparameters": {"lr": 30.0}},  # the guard has much to do
-        {"compare_source": True},
     ],
 )
 def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: Any) -> None:
@@ -119,6 +119,7 @@ def stopped_run(make: Make, **changes: Any) -> None:
         ({"batch_size": 16}, "batch_size: 8, now 16"),
         ({"limit": 10}, "count: 44, now 10"),
         ({"guard": "none"}, "guard"),
+        ({"prior": {"ant": 0.5}}, "prior: None, now {'ant': 0.5}"),
     ],
 )
 def test_other_settings_are_refused(plan: Make, changes: Any, said: str) -> None:
@@ -219,8 +220,8 @@ def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
     paths = [row.split(",")[0] for row in rows]
     assert paths != sorted(paths)
     assert any("shuffled (seed 0)" in text for text in outcome.remarks)
-    assert outcome.tally.labelled == 18
-    assert outcome.tally.source_labelled == 18  # all, since the classes are known
+    assert outcome.tally.labeled == 18
+    assert outcome.tally.source_labeled == 18  # all, since the classes are known
     run(plan(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)

@@ -37,6 +37,7 @@ def test_card_and_size() -> None:
 
 
 # Where the photographs of frost are not installed, the procedural ones do, with a warning.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_the_shift_hurts_and_adaptation_helps() -> None:
     model, card = load_source("digits")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import re
 import shutil
 import threading
 import time
@@ -10,9 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from synthetic import HOSTILE, corruption_records, domain_records, fill, record
 
+from fretta.report.tables.domains import CORRUPTIONS
 from fretta.report.watch import Watched, serve
 from fretta.report.write import write_report
 
@@ -52,6 +56,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ordinary = [
         *corruption_records("digits", labels=("source", "bn", "tent", "g-fret")),
         *domain_records(labels=("source", "tent", "g-fret"), backbones=("resnet18",)),
+        record(
+            "without_L_R(A)+L_P(A) lam=0.1",
+            suite="mine",
+            method="g-fret",
+            accuracy=dict.fromkeys(CORRUPTIONS, 0.5),
+        ),
         record(
             "sar",
             0,
@@ -304,6 +314,51 @@ def test_narrow_screens(browser: Any, pages: dict[str, str], name: str, width: i
         )
         assert first[0] == 300
         assert 0 <= first[1] < 60
+
+
+def phone(browser: Any, page: str) -> None:
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page)
+
+
+def test_a_dot_stands_beside_its_method(browser: Any, pages: dict[str, str]) -> None:
+    phone(browser, pages["ordinary"])
+    apart = js(
+        browser,
+        """[...document.querySelectorAll("tbody th .dot")].filter((dot) => {
+        const at = dot.getBoundingClientRect(), name = dot.parentElement.querySelector(".name");
+        const line = name.getClientRects()[0];
+        return at.right > line.left || at.top > line.bottom || at.bottom < line.top;
+        }).length""",
+    )
+    assert apart == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_table_shows_that_it_scrolls(
+    browser: Any, pages: dict[str, str], scheme: str
+) -> None:
+    """A shadow at the right edge, which is gone at the end of the table."""
+    from PIL import Image
+
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    phone(browser, pages["ordinary"])
+    box = js(browser, "document.querySelector('.wide').parentElement")
+
+    page = js(browser, "getComputedStyle(document.body).backgroundColor")
+    plain = [int(v) for v in re.findall(r"\d+", page)]
+
+    def shaded() -> float:
+        """The share of the last column of pixels that is not the color of the page."""
+        with Image.open(io.BytesIO(box.screenshot_as_png)) as shot:
+            last = np.asarray(shot.convert("RGB"), dtype=int)[:, -1]
+        return float((np.abs(last - plain).max(1) > 30).mean())
+
+    assert shaded() > 0.8
+    js(browser, "arguments[0].scrollTo({left: 9999, behavior: 'instant'})", box)
+    assert shaded() < 0.2
 
 
 def test_print(browser: Any, pages: dict[str, str]) -> None:

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 from figure_parts import full, mechanism, put, redundancy
 
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.figures import Figure, figures, left_out, svg
 from fretta.report.figures import mechanism as steps
+from fretta.report.figures.base import short_names
 from fretta.report.figures.calibration import error
 from fretta.report.figures.classes import extremes
 from fretta.report.figures.panels import panels
 from fretta.report.figures.places import spread
 from fretta.report.figures.severity import beyond, by_corruption, by_method
 from fretta.report.figures.time import Span, rolling, spans_of
-from fretta.report.palette import KNOWN, colour, style
-from fretta.store import Store
+from fretta.report.palette import KNOWN, color, style
 
 
 @pytest.fixture
@@ -86,8 +87,8 @@ def test_classes_that_do_not_occur_are_a_dash(data: ReportData) -> None:
     figure = one(data, "classes")
     # source 200 of 400; g-fret 344 of 400; tent 120 of 200
     assert figure.header == ["class", "source %", "g-fret, points", "tent, points"]
-    assert figure.rows[1] == [1, 50.0, 36.0, 10.0]
-    assert figure.rows[0] == [0, None, None, None]
+    assert figure.rows[1] == ["1", 50.0, 36.0, 10.0]
+    assert figure.rows[0] == ["0", None, None, None]
 
 
 def test_many_classes_show_the_extremes() -> None:
@@ -108,7 +109,7 @@ def test_calibration(data: ReportData) -> None:
 
 def test_confusion_is_a_share_of_the_label(data: ReportData) -> None:
     figure = one(data, "confusion")
-    assert figure.rows == [["source", 1, 0, 50.0], ["g-fret", 1, 0, 14.0]]
+    assert figure.rows == [["source", "1", "0", 50.0], ["g-fret", "1", "0", 14.0]]
 
 
 def test_nrs(data: ReportData) -> None:
@@ -249,13 +250,55 @@ def test_labels_that_do_not_fit_still_stand_apart() -> None:
 def test_palette_tells_methods_apart() -> None:
     import fretta
 
-    looks = [(style(m).colour, style(m).dash) for m in fretta.list_methods()]
+    looks = [(style(m).color, style(m).dash) for m in fretta.list_methods()]
     assert len(set(looks)) == len(looks)
-    assert colour("my method") == colour("my method")
-    assert all(len(s.colour) == 7 for s in KNOWN.values())
+    assert color("my method") == color("my method")
+    assert all(len(s.color) == 7 for s in KNOWN.values())
 
 
 def test_figures_load_no_torch() -> None:
     code = "import fretta.report.figures, sys; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+
+def test_classes_have_their_names(tmp_path: Path) -> None:
+    data = full(tmp_path)
+    for record in data.runs:
+        details = data.details(record.key)
+        if details is not None:
+            details["classes"] = ["cat", "dog", "giraffe"]
+    assert one(data, "classes").rows[1][0] == "dog"
+    assert "class dog" in one(data, "classes").alt
+    assert one(data, "confusion").rows[0][:3] == ["source", "dog", "cat"]
+    for kind in ("classes", "confusion"):
+        drawn = svg(one(data, kind))
+        assert "giraffe" in drawn, kind
+
+
+def test_numbers_where_runs_call_classes_otherwise(tmp_path: Path) -> None:
+    data = full(tmp_path)
+    for number, record in enumerate(data.runs):
+        details = data.details(record.key)
+        if details is not None:
+            details["classes"] = [f"{number}-{c}" for c in range(3)]
+    assert one(data, "confusion").rows[0][:3] == ["source", "1", "0"]
+
+
+@pytest.mark.parametrize("longest", [12, 18, 22])
+def test_no_two_names_of_a_legend_are_cut_to_the_same(longest: int) -> None:
+    names = [f"g-fret lam={lam:g} lr={lr:g}" for lam in (0.001, 0.01, 0.1) for lr in (1e-4, 1e-3)]
+    names += ["a" * 40, "a" * 41, "source", "without_L_R(A) lam=1"]
+    short = short_names(names, longest)
+    assert len(set(short.values())) == len(names)
+    assert max(map(len, short.values())) <= longest
+    assert short["source"] == "source"
+    assert short_names(names, 99) == {name: name for name in names}
+
+
+def test_the_part_that_differs_stays() -> None:
+    short = short_names(["g-fret lam=0.01", "g-fret lam=0.1"], 12)
+    assert list(short.values()) == ["…lam=0.01", "…lam=0.1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fretta.errors import ConfigError
 from fretta.streams import Report, doctor, list_datasets
 
 Tree = Callable[..., Path]
+PARTS = ("decoded", "unreadable", "not tried")
 
 
 def texts(report: Report, level: str) -> str:
@@ -31,14 +33,45 @@ def test_pacs_with_missing_domains_and_a_broken_image(pacs: Path) -> None:
     assert "photo: 14 images where 1,670 are known" in texts(report, "warn")
     assert [item.path for item in report.unreadable] == [str(broken)]
     assert seen[-1] == (28, 28)
-    assert report.lines()[-1] == "pacs: 1 errors, 4 warnings"
-    assert any(line.startswith("error photo: 14 of 14") for line in report.lines())
+    assert report.lines()[-1] == "pacs: 1 error, 4 warnings, 1 unreadable image"
+    assert any(line.startswith("error photo: 13 of 14") for line in report.lines())
     assert json.loads(json.dumps(report.to_json()))["ok"] is False
 
 
 def test_decoding_can_be_sampled_or_left_out(pacs: Path) -> None:
     assert "photo: 3 of 14 images decoded" in texts(doctor("pacs", pacs, images=3), "ok")
     assert "photo: 0 of 14 images decoded" in texts(doctor("pacs", pacs, images=0), "ok")
+
+
+def test_the_parts_add_up(tmp_path: Path, tree: Tree) -> None:
+    """Decoded, unreadable and untried images are all there are; what else lies there is named."""
+    tree(tmp_path, {"day": {"cat": 3, "dog": 2}, "night": {"cat": 2, "dog": 4}})
+    (tmp_path / "day" / "cat" / "000.png").write_bytes(b"broken")
+    (tmp_path / "night" / "dog" / "empty.jpg").touch()
+    (tmp_path / "night" / "dog" / "notes.txt").touch()
+    (tmp_path / "night" / "stray.png").write_bytes(b"beside the classes")
+    (tmp_path / "night" / ".DS_Store").touch()
+    for images in (None, 2, 0):
+        report = doctor("folder", tmp_path, layout="domains", images=images)
+        told = [f.text for f in report.findings]
+        parts = [numbers(t) for t in told if "images decoded" in t]
+        total = numbers(next(t for t in told if t.startswith("total: ")))
+        assert all(p["all"] == p["decoded"] + p["unreadable"] + p["not tried"] for p in parts)
+        assert total == {key: sum(p[key] for p in parts) for key in total}
+        assert total["all"] == 12
+        assert total["unreadable"] == len(report.unreadable)
+    assert numbers("x: 9 of 12 images decoded, 2 not tried, 1 unreadable: y")["unreadable"] == 1
+    warned = texts(doctor("folder", tmp_path, layout="domains"), "warn")
+    assert re.search(r"1 image left out.*stray\.png", warned)
+    assert re.search(r"1 other file left out.*notes\.txt", warned)
+    assert "DS_Store" not in warned
+
+
+def numbers(text: str) -> dict[str, int]:
+    found = {n: re.search(rf"(\d+) (?:of \d+ images )?{n}", text) for n in PARTS}
+    whole = re.search(r"(\d+) images", text)
+    assert whole
+    return {"all": int(whole[1]), **{n: int(m[1]) if m else 0 for n, m in found.items()}}
 
 
 def test_pacs_with_other_classes(pacs: Path) -> None:
@@ -68,7 +101,8 @@ def test_cifar(cifar10: Path) -> None:
     report = doctor("cifar10", cifar10)
     assert report.ok
     assert "data_batch_2: missing" in texts(report, "warn")
-    assert "test_batch: 40 images where 10,000 are known" in texts(report, "warn")
+    assert "test_batch: 40 images where 10,000 are known, 9,960 fewer" in texts(report, "warn")
+    assert re.search(r"total: .*test 40 of 10,000", texts(report, "ok"))
     (cifar10 / "cifar-10-batches-py" / "test_batch").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     (cifar10 / "cifar-10-batches-py" / "batches.meta").unlink()
     report = doctor("cifar10", cifar10)
@@ -113,8 +147,9 @@ def test_folder_and_digits(tmp_path: Path, tree: Tree) -> None:
     tree(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 0, "dog": 1}})
     report = doctor("folder", tmp_path, layout="domains")
     assert report.ok
-    assert "night: 1 images, none of cat" in texts(report, "warn")
+    assert "night: 1 image, none of cat" in texts(report, "warn")
     assert "test: 540 images" in texts(doctor("digits"), "ok")
+    assert "total: 1,797 images" in texts(doctor("digits"), "ok")
     with pytest.raises(ConfigError, match="takes no option splat"):
         doctor("folder", tmp_path, splat=1)
     with pytest.raises(ConfigError, match="unknown data set"):

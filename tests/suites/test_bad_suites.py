@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import SuiteError
-from fretta.suite import load_suite, parse_suite
+from fretta.experiment.suite import load_suite, parse_suite
 
 GOOD = """
 title = "Good"
@@ -95,8 +95,8 @@ READING = {
 FINDING = {
     "unknown data set": (('name = "digits" }', 'name = "digitz" }'), "unknown data set 'digitz'"),
     "unknown data option": (
-        ('name = "digits" }', 'name = "digits", colour = 1 }'),
-        "digits has no option 'colour'; it has split",
+        ('name = "digits" }', 'name = "digits", color = 1 }'),
+        "digits has no option 'color'; it has split",
     ),
     "missing data, no root": (('{ name = "digits" }', '{ name = "pacs" }'), "FRETTA_DATA"),
     "missing weights": (
@@ -175,9 +175,9 @@ def test_missing_data_below_a_root(tmp_path: Path) -> None:
 def test_unknown_names_of_suites_and_restrictions(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="neither a file nor one of ablation, cifar100c"):
         load_suite("pcas")
-    with pytest.raises(SuiteError, match="no method 'tents' in this suite; it has"):
+    with pytest.raises(SuiteError, match="has no method 'tents'; it has"):
         load_suite("smoke").restricted(methods=["tents"])
-    with pytest.raises(SuiteError, match="no case 'pacs' in this suite; it has"):
+    with pytest.raises(SuiteError, match="has no case 'pacs'; it has"):
         load_suite("smoke").restricted(cases=["pacs"])
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe\x00")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from safetensors.torch import save_file
 from train_nets import StopError, dropout_net, stop_at
 
 from fretta.errors import ConfigError
+from fretta.experiment.train import Progress, TrainConfig, train_source
+from fretta.experiment.train.checkpoint import checkpoint_path
+from fretta.experiment.train.config import DEFAULTS
+from fretta.experiment.train.loop import learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
-from fretta.train import Progress, TrainConfig, train_source
-from fretta.train.checkpoint import checkpoint_path
-from fretta.train.config import DEFAULTS
-from fretta.train.loop import learning_rate
 
 
 def test_a_quick_run_on_digits(tmp_path: Path) -> None:
@@ -111,9 +110,7 @@ def test_workers_do_not_change_the_weights(left_out: TrainConfig) -> None:
 
 @pytest.mark.slow
 def test_the_shipped_model_can_be_trained_again(tmp_path: Path) -> None:
-    begin = time.monotonic()
     card = train_source(TrainConfig(data="digits", out=tmp_path / "digits.safetensors"))
-    assert time.monotonic() - begin < 120
     assert card.accuracy["test"] >= 0.97
     assert card.training["settings"] == load_source("digits")[1].training["settings"]
 

@@ -81,6 +81,13 @@ def adapt(
             " Always so where folders name the classes.",
         ),
     ] = False,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
+            " CSV or JSON file. Classes that are not named share the rest."
+        ),
+    ] = None,
     num_classes: NumClasses = None,
     pretrained: Pretrained = False,
     head: Head = None,
@@ -110,10 +117,11 @@ def adapt(
         str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads that decode images.")] = 2,
-    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
+    checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import Plan, Session
+    from ..estimate.prior import read_prior
 
     if resume and force:
         raise ConfigError("--resume goes on and --force starts anew; give one of them")
@@ -140,6 +148,7 @@ def adapt(
         head=head,
         source=source,
         compare_source=compare_source,
+        prior=None if prior is None else read_prior(prior),
         statistics=statistics,
         skip_unreadable=skip_unreadable,
         root=root,
@@ -238,7 +247,7 @@ def _progress() -> Iterator[_Show]:
 
 
 def _tell(outcome: Outcome) -> None:
-    from ..deploy.page import percent, verdict
+    from ..deploy.html import percent
 
     t = outcome.tally
     left_out = f", {t.unreadable:,} files unreadable" if t.unreadable else ""
@@ -249,8 +258,8 @@ def _tell(outcome: Outcome) -> None:
         say(f"accuracy: {before} before, {after} after")
     if t.compared:
         say(f"changed: {percent(t.changed / t.compared)} of {t.compared:,} predictions compared")
-    if verdict(outcome):
-        say(verdict(outcome))
+    for line in outcome.verdict_lines():
+        say(line)
     done = outcome.exported
     if done is not None:
         say(f"the written weights {done.text()}")

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .app import console, say, table
+from .app import Commands, console, say, table
 from .asked import Asked, with_options
 from .carry import carry_out
 from .progress import bar
 from .specs import Jobs, jobs_of, numbers, settings_of
 
 if TYPE_CHECKING:
-    from ..suite import Suite
+    from ..experiment.suite import Suite
 
 analyze = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
-    help="Measure what the figures of the report draw. Without options: on the embedded digits.",
+    help="Measure what the figures of the report show; without options, on the embedded digits.",
 )
 
 
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 Name = Annotated[str | None, typer.Option(help="Name in the store; default: kind and data set.")]
-Severity = Annotated[float, typer.Option(help="Of --corruption.")]
+Severity = Annotated[float, typer.Option(min=1, max=5, help="Of --corruption.")]
 METHODS = ["source", "bn", "tent", "s-fret", "g-fret"]
 
 
@@ -41,7 +42,8 @@ METHODS = ["source", "bn", "tent", "s-fret", "g-fret"]
 def redundancy(
     asked: Asked,
     severity: Annotated[
-        list[float] | None, typer.Option(help="Severity (several times); default: 1 to 5.")
+        list[float] | None,
+        typer.Option(min=1, max=5, help="Severity (several times); default: 1 to 5."),
     ] = None,
     name: Name = None,
 ) -> None:
@@ -52,8 +54,8 @@ def redundancy(
 def redundancy_of(
     asked: Asked, severity: list[float] | None = None, name: str | None = None
 ) -> None:
-    from ..analysis import redundancy_under_shift
-    from ..analysis.redundancy import CORRUPTIONS, SEVERITIES, means
+    from ..experiment.analysis import redundancy_under_shift
+    from ..experiment.analysis.redundancy import CORRUPTIONS, SEVERITIES, means
 
     _check(asked, name)
     with bar("redundancy") as tell:
@@ -83,7 +85,7 @@ def mechanism(asked: Asked, severity: Severity = 5, name: Name = None) -> None:
 
 
 def mechanism_of(asked: Asked, severity: float = 5, name: str | None = None) -> None:
-    from ..analysis import mechanism as measure
+    from ..experiment.analysis import mechanism as measure
 
     _check(asked, name)
     with bar("mechanism") as tell:
@@ -106,12 +108,12 @@ def mechanism_of(asked: Asked, severity: float = 5, name: str | None = None) -> 
 def tsne(
     asked: Asked,
     domain: Annotated[str | None, typer.Option(help="Whose images; default: the first.")] = None,
-    images: Annotated[int, typer.Option(help="How many are drawn.")] = 300,
+    images: Annotated[int, typer.Option(min=10, help="How many are drawn.")] = 300,
     severity: Severity = 5,
     name: Name = None,
 ) -> None:
     """Features on a plane, before and after adaptation by each method."""
-    from ..analysis import tsne as measure
+    from ..experiment.analysis import tsne as measure
 
     _check(asked, name)
     with bar("tsne") as tell:
@@ -146,10 +148,11 @@ def sensitivity(
 
     The paper's grids on its data are the suite of the same name: fretta run sensitivity.
     """
-    from ..execute import Options
+    from ..experiment.execute import Options
 
     if asked.method not in (None, ["g-fret"]):
-        raise ConfigError(f"--method {asked.method}: λ, K1 and K2 belong to g-fret; leave it out")
+        given = ", ".join(asked.method)
+        raise ConfigError(f"--method {given}: λ, K1 and K2 belong to g-fret; leave it out")
     few = ["gaussian_noise", "defocus_blur", "fog", "contrast"]  # enough for a first look
     default = few if (asked.data, asked.corruption) == ("digits", None) else None
     fixed = settings_of(asked.set_ or [])
@@ -158,19 +161,26 @@ def sensitivity(
         severity,
         domain or default,
         [
-            {"matrix": {"lam": numbers(lam), "lr": numbers(lr)}, **fixed},
-            {"matrix": {"k1": [int(v) for v in numbers(k1)], "k2": numbers(k2)}, **fixed},
+            {"matrix": {"lam": numbers(lam, "--lam"), "lr": numbers(lr, "--lr")}, **fixed},
+            {"matrix": {"k1": _whole(k1, "--k1"), "k2": numbers(k2, "--k2")}, **fixed},
         ],
     )
     options = Options(asked.threads, asked.device)
     carry_out(suite.title, jobs_of(suite, asked.base), asked.store, jobs, None, False, options)
 
 
+def _whole(text: str, option: str) -> list[int]:
+    found = numbers(text, option)
+    if not all(v.is_integer() for v in found):
+        raise ConfigError(f"{option} {text!r} has fractions; write whole numbers such as 1,10,100")
+    return [int(v) for v in found]
+
+
 def _grids(
     asked: Asked, severity: float, domains: list[str] | None, grids: list[dict[str, Any]]
 ) -> Suite:
     """Source and every combination of each grid, as in the suite `sensitivity`."""
-    from ..suite import one_off
+    from ..experiment.suite import one_off
 
     limit = asked.images(128)
     protocol: dict[str, Any] = {
@@ -197,7 +207,7 @@ def _slug(name: str) -> str:
 
 def _check(asked: Asked, name: str | None) -> None:
     """A name or a store that cannot be used shows now, not after the work."""
-    from ..store import Store, check_analysis_name
+    from ..experiment.store import Store, check_analysis_name
 
     if name is not None:
         check_analysis_name(name)
@@ -205,7 +215,7 @@ def _check(asked: Asked, name: str | None) -> None:
 
 
 def _keep(content: dict[str, Any], asked: Asked, name: str | None) -> None:
-    from ..store import Store
+    from ..experiment.store import Store
 
     chosen = name or f"{content['kind']}-{_slug(content['data']['name'])}"
     Store(asked.store).put_analysis(chosen, content)

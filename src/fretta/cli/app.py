@@ -2,25 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import errno
+import shlex
+import signal
+import sys
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+import typer.core
+from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.table import Table
 
+from ..errors import FrettaError
 from ..memory import keep_memory
 
+WIDE = 10_000  # columns of what is not a terminal: a row of a table stays one line
+# What to do after Ctrl-C, by command. Others have nothing to go on with.
+_GO_ON = "to go on: {command}"
+_KEPT = "what is done is kept; " + _GO_ON
+_LOST = "nothing was kept"
+AFTER_INTERRUPT = {
+    **dict.fromkeys(("run", "tune", "evaluate", "demo", "sensitivity", "corrupt"), _KEPT),
+    **dict.fromkeys(("train", "adapt"), _GO_ON),
+    **dict.fromkeys(("redundancy", "mechanism", "tsne", "compare"), _LOST),
+}
+
+
+class Commands(typer.core.TyperGroup):
+    """Commands that end in one line, not in a traceback, on Ctrl-C or when a file cannot be had."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see __main__.py
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # once more: end at once
+            fail(after_interrupt(ctx.invoked_subcommand, sys.argv[1:]), "stopped")
+            raise typer.Exit(130) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader, such as `head`, went away
+                raise
+            place = "" if error.filename is None else f": {str(error.filename)!r}"
+            raise FrettaError(f"{error.strerror or error}{place}") from error
+
+
+def after_interrupt(name: str | None, arguments: list[str]) -> str:
+    """What to say when the command `name` was interrupted."""
+    given = [a for a in arguments if a != "--force"]
+    if name == "adapt" and "--resume" not in given:
+        given.append("--resume")
+    text = AFTER_INTERRUPT.get(str(name), "").format(command=shlex.join(["fretta", *given]))
+    return text + (" (--force would begin again)" if text and "--force" in arguments else "")
+
+
+class _Console(Console):
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console()
+console = _Console()
 
 
-def fail(message: str) -> None:
-    line = f"[bold red]error:[/] {escape(message)}"
+def fail(message: str, kind: str = "error") -> None:
+    line = f"[bold red]{kind}{':' if message else ''}[/] {escape(message)}"
     Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 

@@ -25,12 +25,13 @@ from .specs import (
     Where,
     data_spec,
     find_input,
+    known_methods,
     settings_of,
     source_spec,
 )
 
 if TYPE_CHECKING:
-    from ..analysis import Setting
+    from ..experiment.analysis import Setting
     from ..models.opening import OpenedModel
     from ..models.preprocessing import Preprocessing
 
@@ -64,10 +65,10 @@ class Asked:
         str | None, typer.Option(help="Data set of source images, for methods that need some.")
     ] = None
     order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual"
-    batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64
-    seed: Annotated[int, typer.Option(help="Of the order of the stream.")] = 0
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 64
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0
     limit: Annotated[
-        int | None, typer.Option(help="Images per domain; 0: all; default: a few hundred.")
+        int | None, typer.Option(min=0, help="Images per domain; 0: all; default: a few hundred.")
     ] = None
     store: Where = "results"
     threads: Threads = None
@@ -114,7 +115,8 @@ class Asked:
     def setting(self, methods: list[str], few: int, severity: float | None = None) -> Setting:
         import torch
 
-        from ..analysis import Setting
+        from ..experiment.analysis import Setting
+        from ..parts.compute import find_device
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
@@ -123,7 +125,7 @@ class Asked:
         return Setting(
             data=self.data_of(severity),
             model=self.model_of(),
-            methods=self.method or methods,
+            methods=known_methods(self.method or methods),
             hyperparameters=settings_of(self.set_ or []),
             root=self.base,
             source=source_spec(self.source, how),
@@ -131,7 +133,7 @@ class Asked:
             batch_size=self.batch_size,
             seed=self.seed,
             limit=self.images(few),
-            device=self.device or ("cuda" if torch.cuda.is_available() else "cpu"),
+            device=str(find_device(self.device)),
         )
 
 

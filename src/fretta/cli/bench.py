@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from .app import console, say, table
+from .specs import check_file, known_methods
 
 DEFAULT = "source,bn,tent,eta,s-fret,g-fret,sar,tipi"
 
@@ -24,28 +25,35 @@ def bench_steps(
     methods: Annotated[str, typer.Option(help="Names with commas between, or 'all'.")] = DEFAULT,
     batch: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 16,
     size: Annotated[int, typer.Option(min=1, help="Side of an image, in pixels.")] = 224,
-    num_classes: Annotated[int | None, typer.Option(help="Size of the head.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Everybody takes a step per round.")] = 7,
+    num_classes: Annotated[int | None, typer.Option(min=1, help="Size of the head.")] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds; each method takes a step in each.")
+    ] = 7,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, …")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder for steps.json and steps.png.")] = None,
 ) -> None:
-    """Time a step of each method against a bare forward and against the floor.
+    """Time a step of each method against a bare forward and against the cheapest possible step.
 
-    The floor is one forward, one backward to scale and shift, and one step of Adam, in plain
-    PyTorch. Random images; all contenders take turns in one process, so compare ratios.
+    That step ("floor") is one forward, one backward to scale and shift, and one update by Adam, in
+    plain PyTorch. Images are random; all methods take turns in one process, so compare ratios.
     """
     import torch
 
-    from ..api import list_methods
-    from ..bench import bench
+    from ..experiment.bench import bench
+    from ..methods import list_methods
     from ..models import load
+    from ..parts.compute import find_device
 
     if threads is not None:
         torch.set_num_threads(threads)
-    names = list_methods() if methods == "all" else [m.strip() for m in methods.split(",")]
-    net = load(model, num_classes=num_classes).to(device)
-    x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0)).to(device)
+    given = list_methods() if methods == "all" else [m.strip() for m in methods.split(",")]
+    names = known_methods([name for name in given if name], "--methods")
+    place = find_device(device)
+    if out is not None:
+        check_file(out / "steps.json", "--out")
+    net = load(model, num_classes=num_classes).to(place)
+    x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0)).to(place)
     with console.status("warming up") as status:
         timings = bench(
             net, x, names, rounds, on_round=lambda n: status.update(f"round {n} of {rounds}")
@@ -82,9 +90,8 @@ def bench_steps(
             "torch": torch.__version__,
             "steps": [t.to_json() for t in timings],
         }
-        out.mkdir(parents=True, exist_ok=True)
         (out / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-        from ..bench.show import plot
+        from ..experiment.bench.show import plot
 
         plot(timings, f"{model}, {batch} × {size} px", out / "steps.png")
         say(f"{out / 'steps.json'}, {out / 'steps.png'}")

@@ -23,8 +23,9 @@ def carry_out(
     options: Any,
 ) -> None:
     """Run the jobs, show them live, print the table; exit code 1 if any failed."""
-    from ..execute import run_jobs
-    from ..store import Store
+    from ..experiment.execute import run_jobs
+    from ..experiment.results import select
+    from ..experiment.store import Store
 
     store = Store(where)
     begin = time.perf_counter()
@@ -32,7 +33,8 @@ def carry_out(
         done = run_jobs(
             work, store, parallel=jobs, ray=ray, force=force, options=options, on_event=on_event
         )
-    records = [r for r in (store.get(key) for key in dict.fromkeys(j.run.key for j in work)) if r]
+    found = (store.get(key) for key in dict.fromkeys(j.run.key for j in work))
+    records = select((r for r in found if r), work[0].tags.get("suite"))
     say(f"\n{title}: mean accuracy over domains of the predictions made on the way\n")
     print_methods(records)
     say(

@@ -1,4 +1,4 @@
-"""`fretta compare`: several methods on the same images, ranked without labels."""
+"""`fretta compare`: several methods on the same images, ranked."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from rich.markup import escape
 
 from ..errors import ConfigError, StoreError
 from .app import console, say, table
-from .images import Given, from_data_set, from_files, source_images
+from .images import Given, Images, from_data_set, from_files, source_images
 from .progress import bar
-from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input
-from .tables import DASH
+from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
 
 if TYPE_CHECKING:
-    import torch
-
-    from ..compare import Compared
+    from ..estimate.compare import Compared
     from ..method import Method
 
 COLUMNS = (
-    *("method", "verdict", "change", "low", "high", "adapted", "source", "disagreement"),
-    *("collapsed", "accuracy", "samples", "seconds_per_batch"),
+    *("method", "verdict", "reason", "without_labels", "change", "low", "high", "adapted"),
+    *("source", "disagreement", "collapsed", "accuracy", "measured_change", "measured_low"),
+    *("measured_high", "measured_p", "measured_images", "samples", "seconds_per_batch"),
 )
+NAMED = 20  # unreadable files that are named on the terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +43,7 @@ def compare(
         str, typer.Option(help="Names with commas between.")
     ] = "source,bn,tent,s-fret,g-fret",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for compare.csv and compare.json.")
+        Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
     ] = None,
     weights: Weights = None,
     num_classes: NumClasses = None,
@@ -69,8 +68,10 @@ def compare(
         str, typer.Option(help="Of the data set: continual, independent, mixed, ...")
     ] = "continual",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images (per domain of a data set).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Images (per domain of a data set).")
+    ] = None,
     size: Size = None,
     mean: Mean = None,
     std: Std = None,
@@ -82,50 +83,63 @@ def compare(
     temperature: Annotated[
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
+            " CSV or JSON file. Classes that are not named share the rest."
+        ),
+    ] = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
+    ] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
-    from ..compare import answer
-    from ..compare import compare as run
+    from ..estimate.compare import answer
+    from ..estimate.compare import compare as run
+    from ..estimate.prior import class_shares, read_prior
     from ..models.opening import open_model
+    from ..parts.compute import find_device
 
     named = _isfrom_data_set(data)
     settings = _settings(methods, set_ or [])
+    known_methods(list(settings), "--methods")
+    given_prior = None if prior is None else read_prior(prior)
     _check_out(out)
     opened = open_model(model, weights, num_classes, root=root)
-    place = _device(device)
+    place = find_device(device)
     net = opened.net.to(place)
     how = find_input(opened, size, mean, std, fit)
     say(f"images  {how.text()}")
     given = Given(
         *(data, root, domain, corruption, severity, order, batch_size, seed, limit, labels),
-        *(workers, place),
+        *(workers, place, skip_unreadable),
     )
-    items, total = from_data_set(given, how) if named else from_files(given, how, net)
+    images = from_data_set(given, how) if named else from_files(given, how, net)
+    names, shares = images.labels.names, None
+    if given_prior is not None:
+        shares = class_shares(given_prior, images.labels.by_name(), len(names))
     with bar("images") as advance:
         rows = run(
             net,
-            items,
+            images.items,
             _methods(settings),
             source=None if source is None else source_images(source, how, given),
             level=level,
             temperature=temperature,
-            on_batch=lambda done: advance(done, total),
+            prior=shares,
+            on_batch=lambda done: advance(done, images.total),
         )
-    _print(rows, level)
-    say("\n" + answer(rows))
+    # a data set may name fewer classes than the model has
+    names += [f"class {i}" for i in range(len(names), len(rows[0].predicted))]
+    _tell_unreadable(images)
+    _print(rows, names, level)
+    say("\n" + answer(rows, names))
     if out is not None:
-        _write(out, rows, {"model": model, "data": data, "answer": answer(rows)})
-
-
-def _device(name: str | None) -> torch.device:
-    import torch
-
-    try:
-        return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name!r} cannot be used: {error}") from error
+        facts = {"model": model, "data": data, "prior": shares, "answer": answer(rows, names)}
+        _write(out, rows, images, {**facts, "images": how.text()})
 
 
 # ---- what the user said -------------------------------------------------------------------------
@@ -187,49 +201,50 @@ def _check_out(out: Path | None) -> None:
 # ---- what the user sees -------------------------------------------------------------------------
 
 
-def _print(rows: list[Compared], level: float) -> None:
-    labelled = any(row.accuracy is not None for row in rows)
-    base = next((r.accuracy for r in rows if r.verdict == "reference"), None)
-    head = ["method", "verdict", "change", "low", "high", "accuracy"]
-    shown = table(*head, *(["true change", "true"] if labelled else []), "ms/batch")
-    for row in rows:
-        e = row.estimate
-        reference = row.verdict == "reference"
-        cells = [
-            row.method,
-            row.verdict,
-            DASH if reference else f"{100 * e.change:+.1f}",
-            DASH if reference else f"{100 * e.low:+.1f}",
-            DASH if reference else f"{100 * e.high:+.1f}",
-            f"{100 * e.adapted:.1f}",
-        ]
-        if labelled:
-            known = row.accuracy is not None and base is not None and not reference
-            cells += [
-                f"{100 * ((row.accuracy or 0) - (base or 0)):+.1f}" if known else DASH,
-                DASH if row.accuracy is None else f"{100 * row.accuracy:.1f}",
-            ]
-        shown.add_row(*map(escape, cells), f"{1000 * row.seconds_per_batch:.0f}")
+def _tell_unreadable(images: Images) -> None:
+    from ..deploy.listing import shown
+
+    found = images.unreadable
+    if not found:
+        return
+    say(f"{len(found):,} of {images.total:,} images could not be read: left out")
+    for name, why in found[:NAMED]:
+        say(f"  {shown(name)}: {why}")
+    if len(found) > NAMED:
+        say(f"  and {len(found) - NAMED:,} more")
+
+
+def _print(rows: list[Compared], names: list[str], level: float) -> None:
+    from .compare_page import note_on, table_of
+
+    head, lines = table_of(rows, names)
+    shown = table(*head)
+    for line in lines:
+        shown.add_row(*map(escape, line))
     console.print(shown)
-    say(
-        f"\nEstimated without labels, in points of accuracy; low to high is meant to hold"
-        f" {100 * level:g} % of the time."
-        + (" True numbers from the labels, for comparison only." if labelled else "")
-    )
+    say("\n" + note_on(rows, level))
 
 
-def _write(out: Path, rows: list[Compared], facts: dict[str, Any]) -> None:
-    from ..files import replace_file
+def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
+    from .._util.files import replace_file
+    from .compare_page import page
 
-    values = [row.to_json() for row in rows]
+    names = images.labels.names
+    values = [row.to_json(names) for row in rows]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(values)
-    content = json.dumps({**facts, "methods": values}, indent=1) + "\n"
+    writer.writerows(_flat(value) for value in values)
+    content = {**facts, "unreadable": images.unreadable, "classes": names, "methods": values}
     try:
         replace_file(out / "compare.csv", text.getvalue().encode())
-        replace_file(out / "compare.json", content.encode())
+        replace_file(out / "compare.json", (json.dumps(content, indent=1) + "\n").encode())
+        replace_file(out / "compare.html", page(rows, images, facts).encode())
     except OSError as error:
         raise StoreError(f"cannot write to {str(out)!r}: {error.strerror or error}") from error
-    say(f"wrote {out / 'compare.csv'} and {out / 'compare.json'}")
+    say(f"wrote compare.csv, compare.json and {out / 'compare.html'}")
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    measured = values["measured"] or {}
+    return values | {f"measured_{name}": value for name, value in measured.items()}

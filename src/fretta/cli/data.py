@@ -10,8 +10,11 @@ import typer
 from ..errors import ConfigError
 from .app import say
 from .progress import bar
+from .words import in_options
 
-Root = Annotated[Path | None, typer.Option("--data", help="Where the data is; else FRETTA_DATA.")]
+Root = Annotated[
+    Path | None, typer.Option("--data", "--root", help="Where the data is; else FRETTA_DATA.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,16 +23,21 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    name: Annotated[str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...")],
+    name: Annotated[
+        str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...; or a folder.")
+    ],
     data: Root = None,
 ) -> None:
     """Check a data set on disk: counts, classes, unreadable files; what is missing and where."""
     from ..streams import doctor as examine
+    from ..streams import list_datasets
 
+    if name not in list_datasets() and data is None and Path(name).is_dir():
+        name, data = "folder", Path(name)
     with bar("reading images") as advance:
         report = examine(name, data, progress=advance)
     for line in report.lines():
-        say(line)
+        say(in_options(line, ["doctor"]))
     if not report.ok:
         raise typer.Exit(1)
 
@@ -37,10 +45,13 @@ def doctor(
 def severities(text: str) -> list[int]:
     """ "5", "1,3" or "1-5"."""
     try:
-        low, _, high = text.partition("-")
-        return list(range(int(low), int(high) + 1)) if high else [int(s) for s in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--severity {text!r}; write 5, 1,3 or 1-5") from error
+        low, dash, high = text.partition("-")
+        found = list(range(int(low), int(high) + 1)) if dash else [int(s) for s in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or any(s not in range(1, 6) for s in found):
+        raise ConfigError(f"--severity {text!r}; write 5, 1,3 or 1-5")
+    return found
 
 
 def corrupt(
@@ -50,20 +61,20 @@ def corrupt(
         str, typer.Option(help="Names with commas between; all: the 15, extra: the other four.")
     ] = "all",
     severity: Annotated[str, typer.Option(help="5, 1,3 or 1-5.")] = "1-5",
-    jobs: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the noise; results do not depend on --jobs.")] = 0,
     skip_unreadable: Annotated[
         bool, typer.Option(help="Leave out images that cannot be read, and list them.")
     ] = False,
 ) -> None:
     """Write the corrupted version of a data set; run again to continue where it stopped."""
-    from ..writing import corrupt_folder
+    from ..streams import corrupt_folder
 
     with bar("corrupting") as advance:
         summary = corrupt_folder(
             src,
             dst,
-            corruption.split(","),
+            [name.strip() for name in corruption.split(",") if name.strip()],
             severities(severity),
             seed=seed,
             jobs=jobs,
@@ -89,19 +100,23 @@ def train(
         str | None,
         typer.Option(help="Weights to start from: a file, efficientnet-lite0, pretrained."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over digits or CIFAR.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Steps on domain sets.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    size: Annotated[int | None, typer.Option(help="Image size in pixels.")] = None,
-    seed: Annotated[int, typer.Option()] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images per domain, for a trial.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that decode images.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over digits or CIFAR.")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Steps on domain sets.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="Images per domain and step.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate.")] = None,
+    size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=2, help="Images per domain, for a trial.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False,
 ) -> None:
     """Train a source model; run again to resume. Writes safetensors and a JSON card."""
-    from ..train import TrainConfig, train_source
+    from ..experiment.train import TrainConfig, train_source
 
     config = TrainConfig(
         data=name,

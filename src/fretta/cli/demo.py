@@ -27,10 +27,10 @@ def demo(
     jobs: Jobs = 2,
     force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
 ) -> None:
-    """Every method on handwritten digits under 15 corruptions, and a report to look at."""
-    from ..execute import Options
-    from ..store import Store
-    from ..suite import load_suite
+    """Run every method on handwritten digits under 15 corruptions and make a report."""
+    from ..experiment.execute import Options
+    from ..experiment.store import Store
+    from ..experiment.suite import load_suite
 
     suite = load_suite("digits")
     carry_out(suite.title, suite.jobs(), store, jobs, None, force, Options())
@@ -49,8 +49,8 @@ def demo(
 
 def _page(store: str) -> None:
     """The report beside the records; opened where there is somebody to see it."""
+    from ..experiment.store import Store
     from ..report.write import write_report
-    from ..store import Store
 
     try:
         page = write_report(Store(store), Path(store) / "report").page

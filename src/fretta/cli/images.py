@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from .app import say
 if TYPE_CHECKING:
     import torch
 
-    from ..compare import Item
+    from ..deploy.labels import Labels
+    from ..estimate.compare import Item
     from ..models.preprocessing import Preprocessing
 
 
@@ -34,11 +35,23 @@ class Given:
     labels: Path | None
     workers: int
     device: torch.device
+    skip_unreadable: bool = False
 
 
-def from_data_set(given: Given, how: Preprocessing) -> tuple[Iterator[Item], int]:
+@dataclass
+class Images:
+    """Batches to compare methods on, and what is known of them."""
+
+    items: Iterator[Item]
+    total: int
+    labels: Labels
+    unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as they turn up
+
+
+def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
-    from ..compare import Item
+    from ..deploy.labels import Labels
+    from ..estimate.compare import Item
     from ..streams import make_stream, open_dataset
     from ..streams.datasets import reading_options
 
@@ -60,18 +73,18 @@ def from_data_set(given: Given, how: Preprocessing) -> tuple[Iterator[Item], int
             x = how.apply(batch.x, given.device)
             yield Item(x, batch.y, batch.reset, batch.domain)
 
-    return items(), stream.samples
+    return Images(items(), stream.samples, Labels(list(dataset.classes), "the data set"))
 
 
-def from_files(given: Given, how: Preprocessing, net: Any) -> tuple[Iterator[Item], int]:
-    """A folder or list, read as `fretta adapt` reads it; unreadable images are left out."""
+def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
+    """A folder or list, read as `fretta adapt` reads it."""
     import numpy as np
     import torch
 
-    from ..compare import Item
-    from ..deploy.feed import read_batches
+    from ..deploy.feed import read_groups, refuse_unreadable
     from ..deploy.labels import count_classes, find_labels, truth_of
     from ..deploy.listing import list_folder, read_list
+    from ..estimate.compare import Item
 
     if given.domain or given.corruption:
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
@@ -85,23 +98,28 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> tuple[Iterator[Ite
         names = [names[i] for i in order]
         say(f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {given.seed}")
     names = names[: given.limit]
-    truth, why_not = truth_of(names, find_labels(net, count_classes(net, how), given.labels))
+    labels = find_labels(net, count_classes(net, how), given.labels)
+    truth, why_not = truth_of(names, labels)
     if why_not:
         say(f"accuracy unknown: {why_not}")
 
-    def items() -> Iterator[Item]:
-        paths = [listing.path(name) for name in names]
-        read = 0
-        size_, workers = given.batch_size, given.workers
-        for positions, pixels in read_batches(paths, how.decoding(), size_, workers):
-            read += len(positions)
-            folders = [os.path.dirname(names[i]) for i in positions]
-            y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(how.apply(pixels, given.device), y)
-        if read < len(names):
-            say(f"{len(names) - read:,} of {len(names):,} images could not be read: left out")
+    unreadable: list[tuple[str, str]] = []
 
-    return items(), len(names)
+    def items() -> Iterator[Item]:
+        paths, first = map(listing.path, names), 0
+        for group in read_groups(paths, how.decoding(), given.batch_size, given.workers):
+            mine = names[first : first + len(group.names)]
+            group.names, first = mine, first + len(mine)
+            if not given.skip_unreadable:
+                refuse_unreadable(group, "repair or remove the file, or give --skip-unreadable")
+            unreadable.extend((mine[i], why) for i, why in sorted(group.unreadable.items()))
+            if not group.kept:
+                continue
+            folders = [os.path.dirname(mine[i]) for i in group.kept]
+            y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
+            yield Item(how.apply(group.pixels, given.device), y)
+
+    return Images(items(), len(names), labels, unreadable)
 
 
 def source_images(

@@ -36,10 +36,13 @@ class _Board:
     def __init__(self, jobs: list[Any]) -> None:
         self.total = len({job.run.key for job in jobs})
         self.rows: dict[str, list[str]] = {}
-        self.ended = 0
+        self.there = self.ended = 0
         self.begin = time.monotonic()
 
     def note(self, event: Any) -> None:
+        if event.kind == "there":
+            self.there += 1
+            return
         key, tags = event.job.run.key, event.job.tags
         name = [tags.get("case", ""), tags.get("label", ""), f"seed {event.job.run.seed}"]
         if event.kind == "began":
@@ -53,17 +56,25 @@ class _Board:
         self.rows[key] = [*name, state]
 
     def render(self) -> Table:
-        shown = table("case", "method", "seed", f"{self.ended} of {self.total} runs")
+        there = f" ({self.there} were there already)" if self.there else ""
+        shown = table("case", "method", "seed", f"{self.done} of {self.total} runs{there}")
         for row in list(self.rows.values())[-SHOWN:]:
             shown.add_row(*map(escape, row))
         return shown
 
+    @property
+    def done(self) -> int:
+        return self.there + self.ended
+
     def plain(self, event: Any) -> None:
-        if event.kind == "ended":
+        if event.kind in ("there", "ended"):
             self.note(event)
+        if event.kind == "ended":
+            if self.there and self.ended == 1:
+                say(f"{self.there} of {self.total} runs were there already")
             case, label, seed, state = self.rows[event.job.run.key]
             spent = time.monotonic() - self.begin
-            say(f"[{self.ended}/{self.total}] {case} {label} {seed}: {state} ({spent:.0f} s)")
+            say(f"[{self.done}/{self.total}] {case} {label} {seed}: {state} ({spent:.0f} s)")
 
 
 def _verdict(record: Any) -> str:

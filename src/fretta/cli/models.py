@@ -9,18 +9,8 @@ from rich.markup import escape
 
 from ..errors import ConfigError
 from .app import console, say, table
-from .specs import (
-    MODEL,
-    Fit,
-    Head,
-    Mean,
-    NumClasses,
-    Pretrained,
-    Size,
-    Std,
-    Weights,
-    find_input,
-)
+from .specs import MODEL, Fit, Head, Mean, NumClasses, Pretrained, Size, Std, Weights, find_input
+from .words import in_options
 
 
 def register(app: typer.Typer) -> None:
@@ -29,11 +19,12 @@ def register(app: typer.Typer) -> None:
 
 
 def list_methods() -> None:
-    """The methods: what each does, needs, and costs per batch (F forwards, B backwards)."""
-    from ..methods import REGISTRY
+    """List the methods: what each does, needs, and costs per batch (F: forward, B: backward)."""
+    from ..methods import find_method, list_methods
 
     rows = table("method", "passes", "needs", "what it does")
-    for key, method in sorted(REGISTRY.items()):
+    for key in list_methods():
+        method = find_method(key)
         needs = ", ".join(sorted(need.name.lower() for need in method.needs)) or "-"
         rows.add_row(key, method.passes, needs, method.summary)
     console.print(rows)
@@ -75,7 +66,7 @@ def check(
     found = (
         f"{seen.head} ({seen.features} features)"
         if seen.head
-        else f"not found: {seen.head_problem}"
+        else f"not found: {in_options(seen.head_problem, ['check'])}"
     )
     say(f"model     {model} ({seen.model}, {seen.parameters:,} parameters)")
     say(f"images    {images}")
@@ -84,7 +75,8 @@ def check(
     say(f"norms     {norms}\n")
     rows = table("method", "fits", "note")
     for row in seen.fits:
-        rows.add_row(row.method, "[green]yes[/]" if row.fits else "[red]no[/]", escape(row.note))
+        fits = "[green]yes[/]" if row.fits else "[red]no[/]"
+        rows.add_row(row.method, fits, escape(in_options(row.note, ["check"])))
     console.print(rows)
 
 

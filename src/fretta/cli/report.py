@@ -32,8 +32,8 @@ def report(
     ] = None,
 ) -> None:
     """Every table and figure of a store, as one HTML page and as files for a paper."""
+    from ..experiment.store import Store
     from ..report.write import FORMATS, write_report
-    from ..store import Store
 
     written = write_report(
         Store(store), out, suite=suite, paper=paper, formats=tuple(form or FORMATS)
@@ -41,7 +41,7 @@ def report(
     made = written.report
     for headline in made.headlines:
         say(f"{headline.suite} ({headline.title}): {headline.sentence}")
-    failed = sum(r.status != "done" for r in made.data.records)
+    failed = sum(r.status != "done" for r in made.data.runs)
     if not made.data.records:
         say(f"No sound record in {store!r}; `fretta run smoke --store {store}` makes some.")
     if failed:
@@ -51,14 +51,14 @@ def report(
     if made.figures_note:
         say(made.figures_note)
     say(
-        f"{written.page}: {len(made.data.records)} runs, {len(made.tables)} tables,"
+        f"{written.page}: {len(made.data.runs)} runs, {len(made.tables)} tables,"
         f" {len(made.figures)} figures, {len(written.files)} files"
     )
 
 
 def watch(
     store: Records = "results",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
     suite: Suite = None,
     paper: Paper = True,
     browser: Annotated[
@@ -66,8 +66,8 @@ def watch(
     ] = True,
 ) -> None:
     """Serve the report of a store on this machine; it follows runs as they end."""
+    from ..experiment.store import Store
     from ..report.watch import Watched, serve
-    from ..store import Store
 
     with serve(Watched(Store(store), suite, paper), port) as server:
         url = f"http://{server.server_address[0]!s}:{server.server_address[1]}/"

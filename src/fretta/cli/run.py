@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +23,11 @@ from .specs import (
     Threads,
     Weights,
     Where,
+    check_file,
     data_spec,
     find_input,
     jobs_of,
+    known_methods,
     settings_of,
     source_spec,
 )
@@ -51,16 +53,20 @@ def run(
         list[str] | None, typer.Option(help="Only this method or label (several times).")
     ] = None,
     case: Annotated[list[str] | None, typer.Option(help="Only this case (several times).")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="These seeds (several times).")] = None,
-    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, help="These seeds (several times).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
     threads: Threads = None,
     device: Device = None,
-    workers: Annotated[int, typer.Option(help="Processes that decode images, per run.")] = 0,
-    checkpoint: Annotated[float, typer.Option(help="Seconds between checkpoints of a run.")] = 60.0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images, per run.")] = 0,
+    checkpoint: Annotated[
+        float, typer.Option(min=0, help="Seconds between checkpoints of a run.")
+    ] = 60.0,
 ) -> None:
-    """Run a suite. What the store has is skipped; killed and started again, it goes on."""
-    from ..execute import Options
-    from ..suite import load_suite
+    """Run a suite; results that are in the store are kept, and an interrupted suite goes on."""
+    from ..experiment.execute import Options
+    from ..experiment.suite import load_suite
 
     chosen = load_suite(suite).restricted(method, seed, limit, case)
     options = Options(threads, device, workers, checkpoint)
@@ -81,25 +87,30 @@ def tune(
     product: Annotated[
         bool, typer.Option("--product", help="Every combination; else one field after another.")
     ] = False,
-    optuna: Annotated[int | None, typer.Option(help="Sample so many settings with Optuna.")] = None,
+    optuna: Annotated[
+        int | None, typer.Option(min=1, help="Sample so many settings with Optuna.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the best settings as a suite fragment.")
     ] = None,
     store: Where = "results",
     data: Root = None,
     jobs: Jobs = 1,
-    seed: Annotated[list[int] | None, typer.Option(help="Seeds (several times).")] = None,
-    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(min=0, help="Seeds (several times).")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
     threads: Threads = None,
     device: Device = None,
 ) -> None:
-    """Choose hyper-parameters by an explicit rule. Trials are runs in the store: they resume."""
-    from ..execute import Options
-    from ..store import Store
-    from ..suite import load_suite
-    from ..tune import fragment, parse_grid, write_fragment
-    from ..tune import tune as search
+    """Choose hyper-parameters by a stated rule; an interrupted search goes on."""
+    from ..experiment.execute import Options
+    from ..experiment.store import Store
+    from ..experiment.suite import load_suite
+    from ..experiment.tune import fragment, parse_grid, write_fragment
+    from ..experiment.tune import tune as search
 
+    if product and optuna is not None:
+        raise ConfigError("--product and --optuna are two searches; give one of them")
+    check_file(out, "--out")
     result = search(
         load_suite(suite).restricted(limit=limit),
         method,
@@ -143,11 +154,13 @@ def evaluate(
     corruption: Annotated[
         str | None, typer.Option(help="Corrupt on the fly: all, fog, ...")
     ] = None,
-    severity: Annotated[int, typer.Option(help="Of --corruption.")] = 5,
+    severity: Annotated[
+        int | None, typer.Option(min=1, max=5, help="Of --corruption; default: 5.")
+    ] = None,
     order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual",
-    batch_size: Annotated[int, typer.Option()] = 128,
-    seed: Annotated[int, typer.Option()] = 0,
-    limit: Annotated[int | None, typer.Option(help="Images per domain.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
     size: Size = None,
     mean: Mean = None,
     std: Std = None,
@@ -161,16 +174,19 @@ def evaluate(
     threads: Threads = None,
     device: Device = None,
 ) -> None:
-    """One-off runs of some methods on one data set, kept in the store like any other."""
-    from ..execute import Options
+    """Evaluate methods on one data set and keep the results in the store."""
+    from ..experiment.execute import Options
+    from ..experiment.suite import one_off
     from ..models.opening import open_model
-    from ..suite import one_off
 
+    if severity is not None and corruption is None:
+        raise ConfigError(f"--severity {severity} has no effect without --corruption; give both")
+    known_methods(method)
     opened = open_model(model, weights, num_classes, root=root)
     how = find_input(opened, size, mean, std, fit)
     suite = one_off(
         model={**opened.as_case(), "preprocessing": how},
-        data=data_spec(data, corruption, severity, opened.net, how),
+        data=data_spec(data, corruption, severity or 5, opened.net, how),
         methods={name: settings_of(set_ or []) for name in method},
         protocol={
             "order": order,
@@ -196,19 +212,29 @@ def results(
     out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
 ) -> None:
     """List, filter and export what a store holds."""
-    from ..results import FORMATS, export, rows_of, select
-    from ..store import Store
+    from ..experiment.results import FORMATS, LEVELS, export, rows_of, select
+    from ..experiment.store import Store
 
-    if form not in FORMATS:
-        raise ConfigError(f"--format {form!r} is unknown; choose from {', '.join(FORMATS)}")
-    if status not in (None, "done", "failed"):
-        raise ConfigError(f"--status {status!r} is unknown; choose done or failed")
+    if out is not None and form == "table":
+        form = out.suffix.removeprefix(".")  # a table is for people; a file says its format
+        if form not in FORMATS:
+            raise ConfigError(
+                f"--out {str(out)!r} does not say a format; end it in .csv, .json or .parquet, or"
+                " give --format"
+            )
+    for option, value, valid in (
+        ("--format", form, FORMATS),
+        ("--status", status or "done", ("done", "failed")),
+        ("--level", level, LEVELS),
+    ):
+        if value not in valid:
+            raise ConfigError(f"{option} {value!r} is unknown; choose from {', '.join(valid)}")
+    check_file(out, "--out")
     damaged: list[str] = []
-    records = select(Store(store).records(damaged), suite, case, method, status)
+    everything = list(Store(store).records(damaged))
+    records = select(everything, suite, case, method, status)
     if not records and not damaged:
-        raise FrettaError(
-            f"no records in {store!r} match; `fretta run digits --store {store}` makes some"
-        )
+        raise FrettaError(_nothing(store, everything, suite, case, method, status))
     rows = rows_of(records, level)
     if form == "table":
         print_rows(rows, level)
@@ -218,3 +244,21 @@ def results(
             typer.echo(text, nl=False)
     for line in damaged:
         say(f"damaged, will be redone by `fretta run`: {line}")
+
+
+def _nothing(store: str, records: list[Any], *wanted: str | None) -> str:
+    """Why nothing is listed, and what there is."""
+    if not records:
+        return f"{store!r} has no records; `fretta run digits --store {store}` makes some"
+    there = {
+        "--suite": {r.tags.get("suite") for r in records},
+        "--case": {r.tags.get("case") for r in records},
+        "--method": {r.tags.get("label") for r in records} | {r.run["method"] for r in records},
+        "--status": {r.status for r in records},
+    }
+    given = [(o, w) for o, w in zip(there, wanted, strict=True) if w is not None]
+    for option, value in given:
+        if value not in there[option]:
+            found = ", ".join(sorted(map(str, there[option])))
+            return f"{store!r} has no record with {option} {value!r}; it has {found}"
+    return f"{store!r} has no record with " + " and ".join(f"{o} {v!r}" for o, v in given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,15 +14,16 @@ from .app import say
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..experiment.records import Job
+    from ..experiment.suite import Suite
     from ..models.opening import OpenedModel
     from ..models.preprocessing import Preprocessing
-    from ..records import Job
-    from ..suite import Suite
 
 Where = Annotated[str, typer.Option("--store", help="Folder or fsspec URL of the results.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Worker processes on this machine.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Worker processes on this machine.")]
 Threads = Annotated[
-    int | None, typer.Option(help="Torch threads per run; default: the cores divided by --jobs.")
+    int | None,
+    typer.Option(min=1, help="Torch threads per run; default: the cores divided by --jobs."),
 ]
 MODEL = (
     "timm:NAME, torchvision:NAME, hf:FOLDER, module:factory; digits; or a weights file with card."
@@ -30,12 +32,12 @@ Model = Annotated[str, typer.Option(help=MODEL)]
 Weights = Annotated[
     str | None, typer.Option(help="A .safetensors file, or a torch file of tensors only.")
 ]
-NumClasses = Annotated[int | None, typer.Option(help="Size of the head.")]
+NumClasses = Annotated[int | None, typer.Option(min=1, help="Size of the head.")]
 Pretrained = Annotated[
     bool, typer.Option("--pretrained", help="The library's own weights (needs a network).")
 ]
 Head = Annotated[str | None, typer.Option(help="Name of the head, if it is not found.")]
-Size = Annotated[int | None, typer.Option(help="Image size; else what the model says.")]
+Size = Annotated[int | None, typer.Option(min=1, help="Image size; else what the model says.")]
 Mean = Annotated[str | None, typer.Option(help="0.485,0.456,0.406; else what the model says.")]
 Std = Annotated[str | None, typer.Option(help="0.229,0.224,0.225; else what the model says.")]
 Fit = Annotated[str | None, typer.Option(help="crop (center) or squash; else what the model says.")]
@@ -70,7 +72,7 @@ def find_input(
 def data_spec(
     name: str, corruption: str | None, severity: int, net: nn.Module, how: Preprocessing
 ) -> dict[str, Any]:
-    """The data set, read as the model takes its images; a folder is labelled by its names."""
+    """The data set, read as the model takes its images; a folder is labeled by its names."""
     from ..streams.datasets import reading_options
 
     folder = Path(name).is_dir()
@@ -130,3 +132,36 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             found[name] = value
     return found
+
+
+def known_methods(names: list[str], option: str = "--method") -> list[str]:
+    """The names, once each of them is known: before any data or model is opened."""
+    from ..methods import find_method, list_methods
+
+    if not names:
+        raise ConfigError(f"{option} names no method; choose from {', '.join(list_methods())}")
+    for name in names:
+        try:
+            find_method(name)
+        except ConfigError as error:
+            raise ConfigError(f"{option}: {error}") from error
+    return names
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Before the work: a file that cannot be written is no use after it."""
+    if path is None:
+        return
+    folder = path.absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"the folder {str(folder)!r} cannot be made: {error.strerror or error}"
+    else:
+        if path.is_dir():
+            reason = "it is a folder; give the name of a file"
+        elif not os.access(folder, os.W_OK):
+            reason = f"the folder {str(folder)!r} is not writable"
+        else:
+            return
+    raise ConfigError(f"{option} {str(path)!r} cannot be written: {reason}")

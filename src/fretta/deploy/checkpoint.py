@@ -14,7 +14,7 @@ import torch
 from ..errors import StoreError
 from .outputs import write_whole
 
-FORMAT = 1
+FORMAT = 2
 # What torch raises for files that are no checkpoints.
 _BROKEN = (OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, struct.error)
 

@@ -30,9 +30,20 @@ def count_batch(
     for i, before in seen.source.items():
         t.compared += 1
         t.changed += classes[i] != before
-        t.source_labelled += truth[i] >= 0
-        t.source_right += truth[i] == before
+        if truth[i] >= 0:
+            count_pair(t, truth[i], before == truth[i], classes[i] == truth[i])
     count(t.source, seen.source.values())
-    t.labelled += sum(number >= 0 for number in truth)
+    t.labeled += sum(number >= 0 for number in truth)
     t.right += sum(a == b for a, b in zip(classes, truth, strict=True))
     t.remember(names, classes, truth, last)
+
+
+def count_pair(t: Tally, label: int, before: bool, after: bool) -> None:
+    """A labeled image: was the source model right, is the adapted one?"""
+    t.source_labeled += 1
+    t.source_right += before
+    t.gained += after and not before
+    t.lost += before and not after
+    mine = t.by_class.setdefault(label, [0, 0, 0])
+    for i, one in enumerate((True, before, after)):
+        mine[i] += one

@@ -168,6 +168,17 @@ def read_batches(
     paths: Iterable[str], how: Decoding, size: int, workers: int = 2
 ) -> Iterator[tuple[list[int], Tensor]]:
     """(positions, uint8 images) of the files that can be read, in batches of about `size`."""
+    position = 0
+    for group in read_groups(paths, how, size, workers):
+        if group.kept:
+            yield [position + i for i in group.kept], group.pixels
+        position += len(group.names)
+
+
+def read_groups(
+    paths: Iterable[str], how: Decoding, size: int, workers: int = 2
+) -> Iterator[Group]:
+    """All files in groups of about `size`; the names are the paths."""
     listed = list(paths)
     batches = deque(grouped(listed, size, len(listed)))
     with ThreadPoolExecutor(max(1, workers), "decode") as pool:
@@ -176,17 +187,15 @@ def read_batches(
             batch = batches.popleft()
             return batch, [pool.submit(read_image, path, how) for path in batch]
 
-        position, following = 0, submit() if batches else None
+        following = submit() if batches else None
         while following is not None:
             batch, tasks = following
             group = _gathered(batch, [task.result() for task in tasks])
             following = submit() if batches else None  # decoded while this one is looked at
-            if group.kept:
-                yield [position + i for i in group.kept], group.pixels
-            position += len(batch)
+            yield group
 
 
-def refuse_unreadable(group: Group, where: str) -> None:
+def refuse_unreadable(group: Group, advice: str) -> None:
     """Without --skip-unreadable the first file that cannot be read ends the run."""
     if group.unreadable:
         from .listing import shown
@@ -196,6 +205,5 @@ def refuse_unreadable(group: Group, where: str) -> None:
         raise DataError(
             f"unreadable image {shown(group.names[first])}: {group.unreadable[first]}"
             + (f" (and {more} more in this batch)" if more else "")
-            + f"; everything before this batch is kept in {where}: repair or remove the file, or"
-            " go on with --resume --skip-unreadable"
+            + f"; {advice}"
         )

@@ -31,9 +31,11 @@ class Labels:
     aliases: list[str] = field(default_factory=list)  # WordNet ids of ImageNet
 
     def of_folder(self) -> dict[str, int]:
-        """Folder name -> class. Names that would mean two classes are left out."""
-        if not self.known:
-            return {}
+        """Folder name -> class, where the names are known."""
+        return self.by_name() if self.known else {}
+
+    def by_name(self) -> dict[str, int]:
+        """Name in lower case -> class. Names that would mean two classes are left out."""
         found: dict[str, int] = {}
         twice: set[str] = set()
         for names in (self.names, self.aliases):

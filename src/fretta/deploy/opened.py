@@ -19,10 +19,12 @@ from .. import __version__
 from ..adapter import Adapter
 from ..api import adapt, build_method
 from ..errors import ConfigError, DataError, FrettaError
+from ..estimate.prior import class_shares
 from ..method import Need
-from ..methods import REGISTRY
+from ..methods import find_method
 from ..models.opening import open_model
 from ..models.preprocessing import Decoding, Preprocessing, find_preprocessing
+from ..parts.compute import find_device
 from .arriving import entries
 from .feed import read_batches
 from .labels import Labels, count_classes, find_labels, truth_of
@@ -47,6 +49,7 @@ class Opened:
     listing: Listing
     shuffled: bool
     truth: dict[str, int]  # folder -> class
+    prior: list[float] | None = None  # share of every class
     stream: BinaryIO | None = None  # where paths arrive
     remarks: list[str] = field(default_factory=list)
 
@@ -72,12 +75,15 @@ class Opened:
 def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
     """Find everything; a FrettaError says what is missing."""
     model = open_model(plan.model, plan.weights, plan.num_classes, plan.pretrained)
-    device = _device(plan.device)
+    device = find_device(plan.device)
     net = model.net.to(device)
     how = find_preprocessing(
         net, model.spec, size=plan.size, mean=plan.mean, std=plan.std, fit=plan.fit
     )
     labels = find_labels(net, count_classes(net, how), plan.labels)
+    prior = None
+    if plan.prior is not None:
+        prior = class_shares(plan.prior, labels.by_name(), len(labels.names))
     stream = None
     if plan.data == STDIN:
         stream = stdin if stdin is not None else sys.stdin.buffer
@@ -100,18 +106,10 @@ def open_plan(plan: Plan, stdin: BinaryIO | None = None) -> Opened:
         listing=listing,
         shuffled=shuffled,
         truth=truth,
+        prior=prior,
         stream=stream,
         remarks=remarks,
     )
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {name} cannot be used: {error}") from error
-    return device
 
 
 def _listing(plan: Plan) -> Listing:
@@ -177,21 +175,20 @@ def names_of(opened: Opened, plan: Plan, stop: threading.Event) -> Iterator[str]
 
 def open_adapter(plan: Plan, opened: Opened, callback: Any) -> Adapter:
     settings = dict(plan.hyperparameters)
-    method = REGISTRY.get(plan.method)
     build_method(plan.method, settings)  # refuses unknown names before source images are read
     source = None
-    if method is not None and Need.SOURCE in method.needs and plan.source is not None:
+    if Need.SOURCE in find_method(plan.method).needs and plan.source is not None:
         source = _source(plan, opened)
-    return adapt(
+    adapter = adapt(
         opened.net,
         plan.method,
         source=source,
         head=plan.head,
         guard=None if plan.guard == "none" else plan.guard,
-        callbacks=[callback],
-        inplace=False,
         **settings,
     )
+    adapter.on_health(callback)
+    return adapter
 
 
 def _source(plan: Plan, opened: Opened) -> Iterator[Tensor]:

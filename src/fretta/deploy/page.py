@@ -1,22 +1,18 @@
-"""summary.html: one page that needs nothing else, readable on light and dark screens.
-
-Everything that comes from outside (names of files, labels, settings) passes through `e`.
-"""
+"""summary.html: what a run came to, on one page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from html import escape
 
 from ..adapter import Adapter
+from ..estimate.words import how_measured
 from .curves import Watched, picture, read_health, short
+from .html import bullets, class_table, document, e, percent, section, share_table, table
 from .listing import shown
 from .opened import Opened
 from .outputs import HEALTH, PREDICTIONS, WEIGHTS
 from .plan import Plan
 from .result import Outcome
-from .style import STYLE
 
 CURVES = {  # caption, unit
     "entropy": ("mean entropy of the predictions", "nats"),
@@ -27,12 +23,7 @@ CURVES = {  # caption, unit
     "update_norm": ("size of each update", "L2 norm"),
     "pass_rate": ("images that passed the method's filter", "%"),
 }
-CLASSES = 15  # shown in the table of labels
-
-
-def e(value: object) -> str:
-    """Text for HTML; bytes that are no text are shown as escapes."""
-    return escape(str(value).encode("utf-8", "backslashreplace").decode())
+CLASSES = 15  # whose shares are listed
 
 
 def page(plan: Plan, opened: Opened, adapter: Adapter, outcome: Outcome) -> str:
@@ -42,28 +33,20 @@ def page(plan: Plan, opened: Opened, adapter: Adapter, outcome: Outcome) -> str:
         f"<h1>{e(title)}</h1>",
         f"<p class='lead'>{e(_lead(plan, outcome))}</p>",
         _tiles(outcome, seen),
-        *_section("Does it help?", _help(outcome)),
-        *_section("Health along the run", _health(seen)),
-        *_section("Predicted labels", _labels(opened, outcome)),
-        *_section("What the guard did", _guard(plan, seen)),
-        *_section("Take it home", _home(opened, outcome)),
-        *_section("Files that could not be read", _unreadable(outcome)),
-        *_section("Remarks", _list(outcome.remarks)),
-        *_section("Settings", _settings(plan, opened, adapter)),
+        *section("Does it help?", _help(outcome)),
+        *section(
+            "Accuracy by class",
+            class_table(["source model", "adapted"], outcome.names, outcome.tally.by_class),
+        ),
+        *section("Health along the run", _health(seen)),
+        *section("Predicted labels", _labels(opened, outcome)),
+        *section("What the guard did", _guard(plan, seen)),
+        *section("Take it home", _home(opened, outcome)),
+        *section("Files that could not be read", _unreadable(outcome)),
+        *section("Remarks", bullets(outcome.remarks)),
+        *section("Settings", _settings(plan, opened, adapter)),
     ]
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src"
-        " 'unsafe-inline'\">"
-        f"<title>{e(title)}</title><style>{STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
-
-
-def _section(title: str, content: str) -> list[str]:
-    return [f"<section><h2>{e(title)}</h2>{content}</section>"] if content else []
+    return document(title, body)
 
 
 def _lead(plan: Plan, outcome: Outcome) -> str:
@@ -72,34 +55,6 @@ def _lead(plan: Plan, outcome: Outcome) -> str:
     return (
         f"{t.images:,} images from {plan.data if plan.data != '-' else 'the standard input'} in"
         f" {t.batches:,} batches of {plan.batch_size}.{state}"
-    )
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
-
-
-def points(value: float) -> str:
-    return f"{round(100 * value, 1) + 0.0:+.1f}"  # + 0.0: never -0.0
-
-
-FEW = 32  # images compared, below which no estimate is printed
-
-
-def verdict(outcome: Outcome) -> str:
-    """One sentence without labels: does adapting help?"""
-    found = outcome.estimate
-    if found is None or found["samples"] == 0:
-        return ""
-    if found["samples"] < FEW:
-        return (
-            f"estimated without labels: too few images were compared ({found['samples']});"
-            " --compare-source takes all"
-        )
-    word = {True: "adapting helps", False: "adapting hurts", None: "cannot tell"}[found["helps"]]
-    return (
-        f"estimated without labels: {points(found['change'])} points of accuracy"
-        f" ({points(found['low'])} to {points(found['high'])}): {word}"
     )
 
 
@@ -123,22 +78,25 @@ def _tiles(outcome: Outcome, seen: Watched) -> str:
 
 
 def _help(outcome: Outcome) -> str:
-    t, parts = outcome.tally, []
-    if outcome.accuracy is not None and outcome.source_accuracy is not None:
-        change = outcome.accuracy - outcome.source_accuracy
-        parts.append(
-            f"Measured on {t.labelled:,} images whose folders name their classes:"
-            f" {percent(outcome.source_accuracy)} before, {percent(outcome.accuracy)} after"
-            f" ({points(change)} points)."
+    """The verdict first; where labels are known it is the measured one."""
+    t, lines = outcome.tally, outcome.verdict_lines()
+    if not lines:
+        return ""
+    first, *rest = (line[:1].upper() + line[1:] + "." for line in lines)
+    parts = [f"<p><b>{e(first)}</b></p>", *(f"<p>{e(line)}</p>" for line in rest)]
+    if (measured := outcome.measured) is not None:
+        note = (
+            f"Measured on {t.source_labeled:,} images whose folders name their classes:"
+            f" right answers gained {t.gained:,}, lost {t.lost:,}. {how_measured(measured.level)}"
         )
-    if verdict(outcome):
-        parts.append(
-            verdict(outcome)[:1].upper()
-            + verdict(outcome)[1:]
-            + f". From {t.compared:,} images that the source model saw too; an estimate, not a"
+    elif outcome.only_source:
+        note = f"All of {t.compared:,} predictions that were compared are the source model's."
+    else:
+        note = (
+            f"From {t.compared:,} images that the source model saw too; an estimate, not a"
             " measurement: label a few hundred images if much depends on it."
         )
-    return "".join(f"<p>{e(part)}</p>" for part in parts)
+    return "".join(parts) + f"<p>{e(note)}</p>"
 
 
 def _health(seen: Watched) -> str:
@@ -163,33 +121,12 @@ def _health(seen: Watched) -> str:
 
 
 def _labels(opened: Opened, outcome: Outcome) -> str:
-    t, names = outcome.tally, opened.labels.names
-    found = sorted(t.adapted.keys() | t.source.keys())
-    shares = [
-        (c, t.source.get(c, 0) / max(1, t.compared), t.adapted.get(c, 0) / t.images) for c in found
-    ]
-    shares = sorted(shares, key=lambda row: (-max(row[1:]), row[0]))[:CLASSES]
-    top = max(max(before, after) for _, before, after in shares)
-    rows = [
-        f"<tr><td>{e(names[c])}</td>{_bar(before, top, 'before')}{_bar(after, top, 'after')}</tr>"
-        for c, before, after in shares
-    ]
-    rest = len(found) - len(shares)
+    t = outcome.tally
+    before = {c: n / max(1, t.compared) for c, n in t.source.items()}
+    after = {c: n / t.images for c, n in t.adapted.items()}
     some = "" if t.compared == t.images else f" (of {t.compared:,} sampled images)"
-    note = f"<p>{rest:,} more classes were predicted less often.</p>" if rest > 0 else ""
-    return (
-        f"<p>Labels: {e(opened.labels.origin)}.</p><table><thead><tr><th>label</th>"
-        f"<th>source model{some}</th><th>adapted</th></tr></thead><tbody>{''.join(rows)}</tbody>"
-        f"</table>{note}"
-    )
-
-
-def _bar(share: float, top: float, kind: str) -> str:
-    width = 100 * share / top if top else 0.0
-    return (
-        f"<td><div class='bar'><i class='{kind}' style='width:{0.7 * width:.1f}%'></i>"
-        f"{percent(share)}</div></td>"
-    )
+    shares = share_table(outcome.names, before, after, (f"source model{some}", "adapted"))
+    return f"<p>Labels: {e(opened.labels.origin)}.</p>{shares}"
 
 
 def _guard(plan: Plan, seen: Watched) -> str:
@@ -200,7 +137,7 @@ def _guard(plan: Plan, seen: Watched) -> str:
     rows = [[str(batch), action, reason] for batch, action, reason in seen.events]
     more = sum(seen.actions.values()) - len(rows)
     note = f"<p>{more:,} more are in {HEALTH}.</p>" if more > 0 else ""
-    return f"<p>Policy {e(plan.guard)}.</p>{_table(['batch', 'action', 'reason'], rows)}{note}"
+    return f"<p>Policy {e(plan.guard)}.</p>{table(['batch', 'action', 'reason'], rows)}{note}"
 
 
 def _home(opened: Opened, outcome: Outcome) -> str:
@@ -231,7 +168,7 @@ def _unreadable(outcome: Outcome) -> str:
     rows = [[shown(name), why] for name, why in t.first_unreadable]
     more = t.unreadable - len(rows)
     note = f"<p>{more:,} more are in {PREDICTIONS}.</p>" if more > 0 else ""
-    return _table(["file", "why"], rows) + note
+    return table(["file", "why"], rows) + note
 
 
 def _settings(plan: Plan, opened: Opened, adapter: Adapter) -> str:
@@ -244,16 +181,13 @@ def _settings(plan: Plan, opened: Opened, adapter: Adapter) -> str:
         ["order", f"shuffled, seed {plan.seed}" if opened.shuffled else "as listed"],
         ["batch size", str(plan.batch_size)],
         ["guard", plan.guard],
+        *([["class shares", _shares(opened, opened.prior)]] if opened.prior is not None else []),
         ["device", str(opened.device)],
     ]
-    return _table(["setting", "value"], rows)
+    return table(["setting", "value"], rows)
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> str:
-    top = "".join(f"<th>{e(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{e(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _list(items: list[str]) -> str:
-    return "<ul>" + "".join(f"<li>{e(i)}</li>" for i in items) + "</ul>" if items else ""
+def _shares(opened: Opened, prior: list[float]) -> str:
+    largest = sorted(zip(prior, opened.labels.names, strict=True), key=lambda pair: -pair[0])
+    listed = ", ".join(f"{name} {percent(share)}" for share, name in largest[:CLASSES])
+    return listed + (", ..." if len(largest) > CLASSES else "")

@@ -40,6 +40,7 @@ class Plan:
     head: str | None = None
     source: Path | None = None
     compare_source: bool = False
+    prior: Mapping[str, float] | None = None  # class -> share or count, for the verdict
     statistics: int = 512  # images for the running statistics of the exported model
     skip_unreadable: bool = False
     root: Path | None = None
@@ -52,7 +53,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.guard not in GUARDS:
             raise ConfigError(f"--guard {self.guard!r} is unknown; one of {', '.join(GUARDS)}")
-        least = {"batch_size": 1, "workers": 1, "statistics": 1, "limit": 1}
+        least = {"batch_size": 1, "workers": 1, "statistics": 1, "limit": 1, "seed": 0}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:

@@ -6,9 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..estimate import Estimate, Measured
+from ..estimate.words import estimated_text, measured_text, reason
+from ..estimate.words import verdict as word_of
 from .tally import Tally
 
 ENOUGH = 0.95  # of the labels are the same: nothing to advise
+FEW = 32  # images compared, below which no estimate is told
 
 
 @dataclass(frozen=True)
@@ -60,23 +64,67 @@ class Outcome:
     tally: Tally
     seconds: float = 0.0  # of this process
     resumed_at: int = 0  # batch
-    estimate: dict[str, Any] | None = None
+    estimate: Estimate | None = None
+    names: list[str] = field(default_factory=list)  # of the classes
+    why_source: str = ""  # nothing was adapted, or the guard does not let the adapted model predict
     exported: Exported | None = None
     remarks: list[str] = field(default_factory=list)
 
     @property
     def accuracy(self) -> float | None:
         t = self.tally
-        return t.right / t.labelled if t.labelled else None
+        return t.right / t.labeled if t.labeled else None
 
     @property
     def source_accuracy(self) -> float | None:
         t = self.tally
-        return t.source_right / t.source_labelled if t.source_labelled else None
+        return t.source_right / t.source_labeled if t.source_labeled else None
+
+    @property
+    def measured(self) -> Measured | None:
+        """The change on the images whose labels are known."""
+        t = self.tally
+        if not t.source_labeled:
+            return None
+        return Measured(t.source_labeled, t.source_right, t.gained, t.lost)
+
+    @property
+    def only_source(self) -> bool:
+        """The source model made the predictions, as far as they were compared."""
+        return bool(self.why_source) and not self.tally.changed
+
+    @property
+    def verdict(self) -> str:
+        """helps, hurts, cannot tell, ...: measured where labels are known, else estimated."""
+        if self.estimate is None:
+            return ""
+        if self.only_source:
+            return "source"
+        if self.measured is None and self.estimate.samples < FEW:
+            return "cannot tell"
+        return word_of(self.estimate, self.measured)
+
+    def verdict_lines(self) -> list[str]:
+        """Does adapting help? Where labels are known, also what would be said without them."""
+        if self.estimate is None or not self.estimate.samples:
+            return []
+        if self.only_source:
+            return [f"the source model predicted: {self.why_source}"]
+        estimated = self._estimated(self.estimate)
+        if self.measured is None:
+            return [f"estimated without labels: {estimated}"]
+        return [measured_text(self.measured), f"without labels it would have said: {estimated}"]
+
+    def _estimated(self, found: Estimate) -> str:
+        if found.samples < FEW:
+            more = "" if self.measured is not None else "; --compare-source takes all"
+            return f"too few images were compared ({found.samples}){more}"
+        more = "; --prior takes their shares" if reason(found, self.names) else ""
+        return estimated_text(found, self.names) + more
 
     def to_json(self) -> dict[str, Any]:
         """For settings.json."""
-        t = self.tally
+        t, measured = self.tally, self.measured
         return {
             "images": t.images,
             "batches": t.batches,
@@ -84,6 +132,9 @@ class Outcome:
             "changed": t.changed / t.compared if t.compared else None,
             "accuracy": self.accuracy,
             "source_accuracy": self.source_accuracy,
-            "estimate": self.estimate,
+            "verdict": self.verdict,
+            "reason": "" if self.estimate is None else reason(self.estimate, self.names),
+            "measured": None if measured is None else measured.to_json(),
+            "estimate": None if self.estimate is None else asdict(self.estimate),
             "exported": None if self.exported is None else asdict(self.exported),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
@@ -16,7 +16,8 @@ import torch
 from ..adapter import Adapter
 from ..errors import ConfigError, DataError, StoreError
 from ..estimate import Estimator
-from ..health import Health
+from ..guard import Health
+from ..methods import Source
 from . import checkpoint
 from .counting import count_batch
 from .feed import Feed, Group, grouped, refuse_unreadable
@@ -103,7 +104,7 @@ class Session:
         plan, opened = self.plan, self.opened
         self.health: Health | None = None
         self.adapter: Adapter = open_adapter(plan, opened, self._note)
-        self.estimator = Estimator()
+        self.estimator = Estimator(prior=opened.prior)
         self.tally, csv, jsonl = Tally(), 0, 0
         if before is not None:
             check_same(before["decisive"], self.decisive, plan.out)
@@ -168,7 +169,9 @@ class Session:
                 f"none of {self.tally.files:,} files could be read: nothing to adapt to"
             )
         outcome.resumed_at = self.resumed_at
-        outcome.estimate = asdict(self.estimator.result())
+        outcome.estimate = self.estimator.result()
+        outcome.names = self.opened.labels.names
+        outcome.why_source = self._why_source()
         outcome.exported = self._export()
         outcome.seconds = time.monotonic() - begin
         text = page(self.plan, self.opened, self.adapter, outcome)
@@ -177,6 +180,11 @@ class Session:
         if ended:
             (self.plan.out / CHECKPOINT).unlink(missing_ok=True)
         return outcome
+
+    def _why_source(self) -> str:
+        if isinstance(self.adapter.method, Source):
+            return "nothing was adapted"
+        return "the guard set adaptation aside" if self.adapter.safe else ""
 
     def _export(self) -> Exported | None:
         """The weights; None where the method cannot be written down as weights."""
@@ -204,7 +212,11 @@ class Session:
         with Feed(groups, opened.listing.path, opened.decoding, plan.workers, stop) as feed:
             while (group := self._take(feed)) is not None:
                 if not plan.skip_unreadable:
-                    refuse_unreadable(group, str(plan.out))
+                    refuse_unreadable(
+                        group,
+                        f"everything before this batch is kept in {plan.out}: repair or remove the"
+                        " file, or go on with --resume --skip-unreadable",
+                    )
                 self._batch(group)
                 self.on_batch(self.tally)
                 self.pace.advance(len(group.names))
@@ -268,4 +280,4 @@ class Session:
 
 
 def _plain(plan: Plan) -> list[tuple[str, Any]]:
-    return [(k, dict(v) if k == "hyperparameters" else v) for k, v in vars(plan).items()]
+    return [(k, dict(v) if isinstance(v, Mapping) else v) for k, v in vars(plan).items()]

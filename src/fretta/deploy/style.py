@@ -26,10 +26,17 @@ polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}
 polyline.line{stroke:var(--line)}circle.line{fill:var(--line)}
 polyline.reference{stroke:var(--soft);stroke-dasharray:5 4}circle.reference{fill:var(--soft)}
 line.mark{stroke:var(--mark);stroke-width:1;vector-effect:non-scaling-stroke;opacity:.7}
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--ground) 40%,transparent) 0/2rem 100%
+no-repeat local,linear-gradient(270deg,var(--ground) 40%,transparent) 100%/2rem 100% no-repeat
+local,linear-gradient(90deg,var(--rule),transparent) 0/.6rem 100% no-repeat,
+linear-gradient(270deg,var(--rule),transparent) 100%/.6rem 100% no-repeat}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:600}
+.short th,.short td{white-space:nowrap}
+.short td:first-child{white-space:normal;overflow-wrap:break-word}
+td:first-child{min-width:6rem}
 .bar{display:flex;align-items:center;gap:.5rem;min-width:8rem;white-space:nowrap}
 @media (min-width:60rem){.bar{width:16rem}}
 .bar i{display:block;height:.7rem;border-radius:.2rem;background:var(--line);min-width:1px}

@@ -27,10 +27,14 @@ class Tally:
     compared: int = 0  # images the source model saw too
     changed: int = 0  # of these, predicted otherwise
     source: dict[int, int] = field(default_factory=dict)
-    labelled: int = 0
+    labeled: int = 0
     right: int = 0
-    source_labelled: int = 0
+    source_labeled: int = 0
     source_right: int = 0
+    gained: int = 0  # labeled, wrong by the source model and right when adapted
+    lost: int = 0  # the other way round
+    # class -> [images with this label that both models saw, right by source, right when adapted]
+    by_class: dict[int, list[int]] = field(default_factory=dict)
     first_unreadable: list[list[str]] = field(default_factory=list)  # [name, why]
     spread: list[list[Any]] = field(default_factory=list)  # [-rank, name, class, truth]: a heap
     recent: list[str] = field(default_factory=list)
@@ -62,7 +66,7 @@ class Tally:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Tally:
         tally = cls(**values)
-        for name in ("adapted", "source"):  # JSON has no numbers as keys
+        for name in ("adapted", "source", "by_class"):  # JSON has no numbers as keys
             setattr(tally, name, {int(k): v for k, v in getattr(tally, name).items()})
         return tally
 

@@ -57,7 +57,7 @@ def _checked(
     module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Tally, pace: Pace
 ) -> Exported:
     entries = sorted(tally.spread, key=lambda entry: entry[1])
-    same = right = seen = labelled = before_right = 0
+    same = right = seen = labeled = before_right = 0
     with torch.inference_mode():
         for positions, x in _read([entry[1] for entry in entries], opened, plan):
             classes = logits_of(module(x), len(x)).argmax(1).tolist()
@@ -65,7 +65,7 @@ def _checked(
                 _, _, before, truth = entries[position]
                 seen += 1
                 same += number == before
-                labelled += truth >= 0
+                labeled += truth >= 0
                 right += number == truth
                 before_right += before == truth
             pace.advance(len(positions))
@@ -73,6 +73,6 @@ def _checked(
         used,
         seen,
         same / seen if seen else None,
-        right / labelled if labelled else None,
-        before_right / labelled if labelled else None,
+        right / labeled if labeled else None,
+        before_right / labeled if labeled else None,
     )

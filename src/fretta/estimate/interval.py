@@ -7,8 +7,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from .balance import dominant_class
 from .sums import HEAD, Array, accuracies
-from .values import Estimate, verdict
+from .values import Estimate, decided
 
 REPLICATES = 200  # of the bootstrap
 # What confidence and capacity get wrong, as a share of the disagreement: the smallest multiple of
@@ -30,7 +31,14 @@ def conclude(
     model = MODEL_ERROR * d / NormalDist().inv_cdf(0.95)
     half = z * math.sqrt(sampling + model**2)
     low, high = max(change - half, -d), min(change + half, d)
-    before, after = (effective(count) for count in np.split(total[HEAD:], 4)[2:])
+    sure, sure_adapted, by_source, by_adapted = np.split(total[HEAD:], 4)
+    before, after = effective(by_source), effective(by_adapted)
+    collapsed = after - 1 < COLLAPSED * (before - 1)
+    uneven = None
+    if prior is None and not collapsed and d > 0:
+        uneven = dominant_class(by_source, by_adapted, bool(sure_adapted.sum() > sure.sum()))
+    if uneven is not None:  # all that capacity took off the source model may have been right
+        low = -d
     return Estimate(
         source=source,
         adapted=adapted,
@@ -38,15 +46,16 @@ def conclude(
         low=low,
         high=high,
         samples=n,
-        helps=verdict(low, high),
+        helps=decided(low, high),
         level=level,
         disagreement=d,
-        collapsed=after - 1 < COLLAPSED * (before - 1),
+        collapsed=collapsed,
+        uneven=uneven,
     )
 
 
 def between_batches(sums: Array, prior: Array | None) -> float:
-    """Variance of the change by a circular block bootstrap: neighbouring batches are alike."""
+    """Variance of the change by a circular block bootstrap: neighboring batches are alike."""
     blocks = len(sums)
     if blocks < 2:
         return 0.0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import InputError
+from .balance import Dominant
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Estimate:
     level: float = 0.9  # how often the interval is meant to hold the truth
     disagreement: float = 0.0  # share of images on which the predictions differ
     collapsed: bool = False  # the adapted model predicts far fewer classes than the source model
+    uneven: Dominant | None = None  # no prior, and both models call this class far too often
 
 
 def combine(estimates: Sequence[Estimate]) -> Estimate:
@@ -50,10 +52,11 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         low=low,
         high=high,
         samples=samples,
-        helps=verdict(low, high),
+        helps=decided(low, high),
         collapsed=2 * sum(e.samples for e in estimates if e.collapsed) > samples,
+        uneven=max((e.uneven for e in estimates if e.uneven), key=lambda u: u.share, default=None),
     )
 
 
-def verdict(low: float, high: float) -> bool | None:
+def decided(low: float, high: float) -> bool | None:
     return True if low > 0 else False if high < 0 else None

@@ -53,6 +53,12 @@ class Guard:
         if self.sample > 1:
             raise ConfigError(f"guard: sample={self.sample!r} cannot work; give a share in (0, 1]")
 
+    def __repr__(self) -> str:
+        """The policy, and what is not as usual."""
+        others = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]
+        changes = "".join(f", {f.name}={getattr(self, f.name)!r}" for f in others)
+        return f"Guard({self.policy!r}{changes})"
+
     @classmethod
     def of(cls, value: Guard | str | None) -> Guard | None:
         """From what `fretta.adapt(guard=...)` takes."""

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import FrettaWarning
-from ..health import FeatureTap, Health, Numbers, measure
 from ..method import Method
 from ..parts.classifier import Classifier
 from ..parts.undo import Undo, flat, journals
 from .config import Guard
 from .evidence import Comparison, Recent, Trouble, judge, pair_row
+from .health import Health
+from .measure import FeatureTap, Numbers, measure
 
 FEW = 16  # a batch of fewer images is not judged by itself
 SAMPLED = 32  # images over which `changed` is counted
@@ -33,7 +34,7 @@ class Subject(Protocol):
     def learn(self, x: Tensor) -> Tensor: ...  # predict and adapt
     def current(self, x: Tensor) -> Tensor: ...  # predict only
     def source_forward(self, x: Tensor) -> Tensor: ...
-    def first_day(self) -> None: ...
+    def restart(self) -> None: ...
     def running(self) -> dict[str, Any]: ...
 
 
@@ -56,7 +57,7 @@ class Keeper:
         self.begin()
 
     def begin(self) -> None:
-        """As on the first day."""
+        """In its initial state."""
         self.count = 0
         self.safe = False
         self.strikes, self.pause_left, self.calm = 0, 0, 0
@@ -272,7 +273,7 @@ class Keeper:
         done = {
             "skip": "the update is undone",
             "rollback": "the last good state is back",
-            "reset": "the model is as on the first day",
+            "reset": "the model is back in its initial state",
         }[self.config.policy]
         if logits is None:
             self.safe = True
@@ -293,7 +294,7 @@ class Keeper:
 
         The state before the update is tried first only where the update itself was the trouble.
         """
-        tries: list[int | None] = []  # places in the ring; -1: as it is; None: the first day
+        tries: list[int | None] = []  # places in the ring; -1: as it is; None: the initial state
         if trouble.kind == "not finite" or self.config.policy == "skip":
             tries.append(-1)
         if self.config.policy == "rollback":
@@ -318,7 +319,7 @@ class Keeper:
         if place == -1:
             return
         if place is None:
-            self.a.first_day()
+            self.a.restart()
             self.ring.clear()
         else:
             moment, objects = self.ring[place]

@@ -1,7 +1,17 @@
-"""The catalogue: one import line per method, from which everything else derives."""
+"""The catalog: one import line per method, from which everything else derives.
+
+Methods from outside are found by name too: `module:Class`, or the name of an entry point in the
+group `fretta.methods`.
+"""
 
 from __future__ import annotations
 
+import difflib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from .._util.imports import import_object
+from ..errors import ConfigError
 from ..method import Method
 from .bn import BN
 from .eata import EATA, ETA
@@ -32,4 +42,39 @@ __all__ = [
     "TSD",
     "Source",
     "Tent",
+    "find_method",
+    "list_methods",
 ]
+
+
+def list_methods() -> list[str]:
+    """The names `adapt` knows: fretta's own and those of installed packages."""
+    return sorted({*REGISTRY, *_installed()})
+
+
+def find_method(name: str) -> type[Method]:
+    """The class behind a name: a key, an entry point, or `module:Class`."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    if name in _installed():
+        found = _installed()[name].load()
+    elif ":" in name:
+        found = import_object(name, "method")
+    else:
+        close = difflib.get_close_matches(name.lower(), list_methods(), 1, 0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(
+            f"unknown method {name!r}; {hint}choose from {', '.join(list_methods())}, or name a"
+            " class of your own as module:Class"
+        )
+    if not (isinstance(found, type) and issubclass(found, Method) and found.key):
+        raise ConfigError(
+            f"method {name!r} is no class that derives from fretta.Method and has a `key`; see"
+            " docs/extend.md"
+        )
+    return found
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="fretta.methods")}

@@ -21,13 +21,20 @@ from ..parts.norm import mixed_statistics, use_batch_statistics
 
 @dataclass
 class BN(Method):
-    """Normalise by the statistics of the test batch instead of those of the training set."""
+    """Normalize by the statistics of the test batch instead of those of the training set.
+
+    alpha   α: weight of the batch, (1 - α) source + α batch statistics
+    """
 
     key = "bn"
     summary = "batch-norm statistics of the test batch"
     gradient = False
 
-    alpha: float = 1.0  # weight of the batch: (1 - α) source + α batch statistics
+    alpha: float = 1.0
+
+    @property
+    def batch_share(self) -> float:
+        return self.alpha
 
     def check(self) -> None:
         super().check()

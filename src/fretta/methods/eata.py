@@ -19,22 +19,27 @@ from ..errors import FrettaWarning
 from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin, published_margin
-from ..parts.losses import entropy, mean_of
-from ..parts.optim import nothing, update
+from ..parts.losses import entropy
+from ..parts.optim import none_kept
 
 
 @dataclass
 class ETA(GradientMethod):
-    """Minimise the entropy of samples that are reliable and not redundant."""
+    """Minimize the entropy of samples that are reliable and not redundant.
+
+    variant    "paper" follows the equations, "released" the published code
+    e_margin   E0 as a fraction of ln C: reliable is an entropy below it
+    d_margin   ε: a sample is redundant if its cosine to the mean prediction reaches it
+    lr, optimizer, momentum: see GradientMethod. None is what the variant and the classes imply.
+    """
 
     key = "eta"
     summary = "entropy of reliable, non-redundant samples"
-    needs = frozenset({Need.NORM})
     variants = ("paper", "released")
 
     variant: str = "paper"
-    e_margin: float = AUTO  # E0 as a fraction of ln C
-    d_margin: float = AUTO  # ε: a sample is redundant if its cosine to the mean reaches it
+    e_margin: float = AUTO
+    d_margin: float = AUTO
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         if self.variant == "released":  # one setting, made for 1000 classes, used for all
@@ -59,24 +64,17 @@ class ETA(GradientMethod):
                 stacklevel=2,
             )
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.mean: Tensor | None = None  # m: moving average of the kept predictions
-        self.kept: Tensor | None = None
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)
         H = entropy(logits)
         E0 = self.e_margin * math.log(logits.shape[1])
-        kept = self.kept = self._select(logits.detach(), H.detach(), E0)
-        if nothing(kept):
-            return logits
+        kept = self._select(logits.detach(), H.detach(), E0)
         weight = (E0 - H.detach()).exp()  # S_ent: more for the more confident
-        update(self.descent, mean_of(weight * H, kept) + self.anchor(model), wanted=kept.any())
+        self.update(weight * H, kept, self.anchor(model))
         return logits
 
     def _select(self, logits: Tensor, H: Tensor, E0: float) -> Tensor:
@@ -86,7 +84,7 @@ class ETA(GradientMethod):
         m = torch.zeros_like(probabilities[0]) if self.mean is None else self.mean
         cosine = F.cosine_similarity(m[None], probabilities, dim=1)
         kept = (H < E0) & (cosine.abs() < self.d_margin)
-        if not nothing(kept):
+        if not none_kept(kept):
             mean = probabilities.where(kept[:, None], 0).sum(0) / kept.sum().clamp(min=1)
             moved = torch.where(m.any(), 0.9 * m + 0.1 * mean, mean)
             self.mean = torch.where(kept.any(), moved, m)
@@ -99,14 +97,20 @@ class ETA(GradientMethod):
 
 @dataclass
 class EATA(ETA):
-    """ETA, held near the source parameters by their Fisher information."""
+    """ETA, held near the source parameters by their Fisher information.
+
+    fisher_alpha   α: weight of the anchor
+    fisher_size    source images to measure the Fisher information on
+    variant, e_margin, d_margin: see ETA. lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "eata"
     summary = "eta, held near the source by Fisher information"
     needs = frozenset({Need.NORM, Need.SOURCE})
+    without_source = "'eta' is the same method without its anchor"
 
-    fisher_alpha: float = AUTO  # α
-    fisher_size: int = 2000  # source samples to measure on
+    fisher_alpha: float = AUTO
+    fisher_size: int = 2000
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         large = self.variant == "released" or classes > 100

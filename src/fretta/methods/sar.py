@@ -14,30 +14,37 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ConfigError, FrettaWarning
-from ..method import AUTO, GradientMethod, Need
+from ..method import AUTO, GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin
-from ..parts.losses import entropy, mean_of
+from ..parts.losses import entropy, masked_mean
 from ..parts.norm import norm_layers, without_last_block
 from ..parts.optim import OptimizerName, ascended, descend
 
 
 @dataclass
 class SAR(GradientMethod):
-    """Minimise the entropy of reliable samples at a flat minimum; start over on collapse."""
+    """Minimize the entropy of reliable samples at a flat minimum; start over on collapse.
+
+    lr                of SGD
+    variant           "paper" follows the equations, "released" the published code
+    e_margin          E0 as a fraction of ln C: reliable is an entropy below it
+    rho               ρ: radius of the ascent
+    reset_threshold   e_m in nats: a moving average of the entropy below it means collapse
+    optimizer, momentum: see GradientMethod. None is what the variant and the classes imply.
+    """
 
     key = "sar"
     summary = "sharpness-aware entropy, with recovery"
     passes = "2F+2B"
-    needs = frozenset({Need.NORM})
     variants = ("paper", "released")
 
     lr: float = 5e-3  # measured: nowhere worse than 1e-3 (docs/evidence.md)
     optimizer: OptimizerName = "sgd"
     variant: str = "paper"
-    e_margin: float = AUTO  # E0 as a fraction of ln C
-    rho: float = 0.05  # ρ: radius of the ascent
-    reset_threshold: float = AUTO  # e_m in nats: a moving average below it means collapse
+    e_margin: float = AUTO
+    rho: float = 0.05
+    reset_threshold: float = AUTO
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         share = math.log(classes) / math.log(1000)
@@ -62,7 +69,7 @@ class SAR(GradientMethod):
             )
 
     def configure(self, model: Classifier) -> None:
-        super().configure(model)
+        model.freeze()
         if self.variant == "released":  # by name: only ResNets have a `layer4`
             layers = {n: m for n, m in norm_layers(model.net).items() if "layer4" not in n}
         else:
@@ -70,9 +77,8 @@ class SAR(GradientMethod):
         model.thaw_norm(layers)
 
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.average: Tensor | None = None  # moving average of the second loss
-        self.kept: Tensor | None = None
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)
@@ -81,14 +87,14 @@ class SAR(GradientMethod):
         self.kept = H.detach() < E0
         if not self.kept.any():
             return logits
-        with ascended(model.parameters(), mean_of(H, self.kept), self.rho) as put_back:
+        with ascended(model.parameters(), masked_mean(H, self.kept), self.rho) as put_back:
             second = entropy(model(x))
             kept = self.kept & (second.detach() < E0)  # filter again within the first selection
             if not kept.any():
                 return logits
-            loss = mean_of(second, kept)
+            loss = masked_mean(second, kept)
             # the gradient of the ascended point, taken from where we stood
-            moved = descend(self.descent, loss, before_step=put_back)
+            moved = descend(self.opt, loss, before_step=put_back)
         if moved:
             self._recover(model, loss.detach())
         return logits

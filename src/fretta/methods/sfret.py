@@ -14,45 +14,44 @@ from torch import Tensor
 from ..errors import FrettaWarning
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
-from ..parts.optim import update
 from ..parts.redundancy import redundancy
 
 
 @dataclass
 class SFRET(GradientMethod):
-    """Make the features of a batch share less with each other."""
+    """Make the features of a batch share less with each other.
+
+    variant   "paper" follows the equations, "released" the published code
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "s-fret"
-    summary = "minimise the redundancy of the features"
+    summary = "minimize the redundancy of the features"
     needs = frozenset({Need.NORM, Need.HEAD})
     variants = ("paper", "released")
 
     lr: float = 1e-4
     variant: str = "paper"
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
-        self.said = False
+        super().start(model)
+        self.warned = False
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         z, logits = model.features(x)
         if len(z) == 1:
             # One sample: every |correlation| is 1 and R_e constant, there is nothing to learn.
-            self._say_once()
+            self._warn_once()
             return logits
         loss = redundancy(z)  # L_SFRET = R_e = ‖Z̃ᵀZ̃ - I‖₁   (eqs. 1 and 2)
         if self.variant == "released":
             loss = loss / z.shape[1] ** 2  # the mean over all d² entries
-        update(self.descent, loss)
+        self.update(loss)
         return logits
 
-    def _say_once(self) -> None:
-        if not self.said:
-            self.said = True
+    def _warn_once(self) -> None:
+        if not self.warned:
+            self.warned = True
             warnings.warn(
                 "s-fret: a batch of one has no redundancy to reduce, so it is only predicted",
                 FrettaWarning,

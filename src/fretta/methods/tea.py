@@ -11,29 +11,36 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..method import GradientMethod, Need
+from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import energy
-from ..parts.optim import update
 from ..parts.random import seeded
 from ..parts.replay import ReplayBuffer
 
 
 @dataclass
 class TEA(GradientMethod):
-    """Lower the energy of test images against samples drawn from the model itself."""
+    """Lower the energy of test images against samples drawn from the model itself.
+
+    sgld_steps    steps that draw a sample
+    sgld_lr       step size along the gradient
+    sgld_std      noise of each step
+    buffer_size   samples kept to begin from
+    reinit        share of samples that begin from noise
+    seed          of noise and choice
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tea"
     summary = "energy of images against samples of the model"
     passes = "23F+21B"
-    needs = frozenset({Need.NORM})
     timing = "after"
 
     sgld_steps: int = 20
-    sgld_lr: float = 0.1  # step size along the gradient
-    sgld_std: float = 0.01  # noise of each step
+    sgld_lr: float = 0.1
+    sgld_std: float = 0.01
     buffer_size: int = 10_000
-    reinit: float = 0.05  # share of samples that begin from noise
+    reinit: float = 0.05
     seed: int = 0
 
     def check(self) -> None:
@@ -49,12 +56,8 @@ class TEA(GradientMethod):
                 " reinit in [0, 1]"
             )
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.generator = seeded(self.seed, model.parameters()[0].device)
         self.buffer = ReplayBuffer(self.buffer_size, self.reinit)
 
@@ -62,7 +65,7 @@ class TEA(GradientMethod):
         logits = model(x)  # first: a batch the model refuses must not move buffer or generator
         fake = self._sample(model, x)
         # separate forwards: with test BN a joint batch would mix the two statistics
-        update(self.descent, energy(logits).mean() - energy(model(fake)).mean())
+        self.update(energy(logits).mean() - energy(model(fake)).mean())
         return logits
 
     def _sample(self, model: Classifier, x: Tensor) -> Tensor:

@@ -9,28 +9,22 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..method import GradientMethod, Need
+from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy
-from ..parts.optim import update
 
 
 @dataclass
 class Tent(GradientMethod):
-    """Make each prediction more confident by updating only scale and shift."""
+    """Make each prediction more confident by updating only scale and shift.
+
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tent"
-    summary = "entropy minimisation of scale and shift"
-    needs = frozenset({Need.NORM})
-
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        model.thaw_norm()
-
-    def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+    summary = "entropy minimization of scale and shift"
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)
-        update(self.descent, entropy(logits).mean())  # H(y) = -sum_c p(y_c) log p(y_c)
+        self.update(entropy(logits))  # H(y) = -sum_c p(y_c) log p(y_c)
         return logits

@@ -14,31 +14,38 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, FrettaWarning
-from ..method import GradientMethod, Need
+from ..method import GradientMethod
 from ..models.preprocessing import input_std
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy, kl_divergence
-from ..parts.optim import update
 from ..parts.random import seeded
 
 
 @dataclass
 class TIPI(GradientMethod):
-    """Make predictions invariant to the small perturbation that changes them most."""
+    """Make predictions invariant to the small perturbation that changes them most.
+
+    variant           "paper" follows the equations, "released" the published code
+    epsilon           ε: size of the perturbation, in pixels scaled to [0, 1]
+    tent_coeff        weight of the entropy of the clean prediction
+    std               of the preprocessing, to turn pixels into inputs; None: as the model knows it
+    reference_batch   `lr` holds for this many samples; B samples use lr · B / 128
+    seed              of the random start
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tipi"
     summary = "invariance to adversarial perturbations"
     passes = "4F+2B"
-    needs = frozenset({Need.NORM})
     timing = "after"
     variants = ("paper", "released")
 
     variant: str = "paper"
-    epsilon: float = 2 / 255  # ε in pixels scaled to [0, 1]
-    tent_coeff: float = 0.0  # weight of the entropy of the clean prediction
-    std: float | Sequence[float] | None = None  # of the preprocessing, to turn pixels into inputs
-    reference_batch: int = 128  # `lr` holds for this many samples; B samples use lr · B / 128
-    seed: int = 0  # of the random start
+    epsilon: float = 2 / 255
+    tent_coeff: float = 0.0
+    std: float | Sequence[float] | None = None
+    reference_batch: int = 128
+    seed: int = 0
 
     def check(self) -> None:
         super().check()
@@ -47,14 +54,8 @@ class TIPI(GradientMethod):
         if self.reference_batch < 1:
             raise ConfigError(f"tipi: reference_batch={self.reference_batch!r} must be at least 1")
 
-    def configure(self, model: Classifier) -> None:
-        super().configure(model)
-        # Test BN takes its statistics from each forward anew, so the perturbed pass has a set of
-        # its own and shares scale and shift, which is what the paper's second batch norm is for.
-        model.thaw_norm()
-
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.generator = seeded(self.seed, model.parameters()[0].device)
         self.size: Tensor | None = None  # ε in the units of the input, per channel
 
@@ -64,13 +65,15 @@ class TIPI(GradientMethod):
         with torch.set_grad_enabled(self.tent_coeff != 0):
             logits = model(x)
         delta = self._perturbation(model, x, logits.detach(), self.size)
-        # reverse KL: the perturbed prediction against the clean one, which does not move
-        loss = kl_divergence(model(x + delta), logits.detach()).mean()
+        # Test BN takes its statistics from each forward anew: the perturbed pass has a set of its
+        # own and shares scale and shift, which is what the paper's second batch norm is for.
+        # Reverse KL: the perturbed prediction against the clean one, which does not move
+        loss = kl_divergence(model(x + delta), logits.detach())
         if self.tent_coeff:
-            loss = loss + self.tent_coeff * entropy(logits).mean()
-        for group in self.descent.param_groups:
+            loss = loss + self.tent_coeff * entropy(logits)
+        for group in self.opt.param_groups:
             group["lr"] = self.lr * len(x) / self.reference_batch  # the paper's lr is per sample
-        update(self.descent, loss)
+        self.update(loss)
         return logits
 
     def _perturbation(self, model: Classifier, x: Tensor, logits: Tensor, size: Tensor) -> Tensor:
@@ -91,7 +94,7 @@ class TIPI(GradientMethod):
         if std is None:
             warnings.warn(
                 "tipi: std= is not given and the model does not carry its preprocessing: the input"
-                " is taken for pixels in [0, 1], so on normalised input the perturbation is smaller"
+                " is taken for pixels in [0, 1], so on normalized input the perturbation is smaller"
                 " than ε; give std=(...)",
                 FrettaWarning,
                 stacklevel=2,

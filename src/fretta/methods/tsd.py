@@ -15,16 +15,21 @@ from torch.nn import functional as F
 from ..errors import ConfigError
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
-from ..parts.losses import kl_divergence, mean_of
+from ..parts.losses import kl_divergence
 from ..parts.norm import use_batch_statistics
-from ..parts.optim import nothing, update
 from ..parts.prototypes import add_batch, bank_of_head
 from ..parts.random import drawing_from, seeded
 
 
 @dataclass
 class TSD(GradientMethod):
-    """Pull each prediction towards the prototypes of a bank of confident embeddings."""
+    """Pull each prediction towards the prototypes of a bank of confident embeddings.
+
+    variant   "paper" follows the equations, "released" the published code
+    k1        supports kept per class
+    seed      of the dropout that train mode turns on (released)
+    lr, optimizer, momentum: see GradientMethod.
+    """
 
     key = "tsd"
     summary = "self-distillation from prototypes, all parameters"
@@ -33,8 +38,8 @@ class TSD(GradientMethod):
 
     lr: float = 1e-4
     variant: str = "paper"
-    k1: int = 100  # supports kept per class
-    seed: int = 0  # of the dropout that train mode turns on (released)
+    k1: int = 100
+    seed: int = 0
 
     def check(self) -> None:
         super().check()
@@ -42,14 +47,13 @@ class TSD(GradientMethod):
             raise ConfigError(f"tsd: k1={self.k1!r} cannot work; keep at least 1 support per class")
 
     def configure(self, model: Classifier) -> None:
-        super().configure(model)
+        model.freeze()
         use_batch_statistics(model.net)
         model.thaw([name for name, _ in model.net.named_parameters()])
 
     def start(self, model: Classifier) -> None:
-        self.descent = self.new_optimizer(model)
+        super().start(model)
         self.bank = bank_of_head(model, self.k1)
-        self.kept: Tensor | None = None
         self.generator = seeded(self.seed, model.parameters()[0].device)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
@@ -60,14 +64,12 @@ class TSD(GradientMethod):
         if self.variant == "released":
             # Their normalize(v, 1) is the L1 norm, and the softmax of the target is taken twice.
             similarity = F.normalize(z, p=1) @ F.normalize(c, p=1).T
-            update(self.descent, kl_divergence(similarity, logits.detach().softmax(1)).mean())
+            self.update(kl_divergence(similarity, logits.detach().softmax(1)))
             return logits
         similarity = F.normalize(z) @ F.normalize(c).T
         # consistency filter: prototypes and classifier agree
-        kept = self.kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
-        if not nothing(kept):
-            loss = mean_of(kl_divergence(similarity, logits.detach()), kept)
-            update(self.descent, loss, wanted=kept.any())
+        kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
+        self.update(kl_divergence(similarity, logits.detach()), kept)
         return logits
 
     @contextmanager

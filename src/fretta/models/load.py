@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from .._util.imports import import_object
 from ..compat import import_timm, import_torchvision, import_transformers
 from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
 from .cards import Card, attach, card_path, find_card
@@ -129,7 +129,7 @@ def _digits(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
 def _small(spec: str, num_classes: int | None, pretrained: bool) -> nn.Module:
     if pretrained:
         raise ConfigError(
-            f"{spec} has no weights to fetch; train it (fretta.train) or pass weights="
+            f"{spec} has no weights to fetch; train it (fretta.experiment.train) or pass weights="
         )
     return small_network(spec, num_classes)
 
@@ -186,24 +186,7 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
 
 
 def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:
-    here = os.getcwd()
-    if here not in sys.path:  # the `fretta` script does not look here, `python -m` does
-        sys.path.append(here)
-    try:
-        factory: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise ConfigError(f"model '{module}:{name}': {module} wants more: {error}") from error
-        raise ConfigError(
-            f"model '{module}:{name}': {error}; looked in the current folder ({here}), in"
-            " PYTHONPATH and among the installed packages. Run fretta where"
-            f" {module.split('.')[0]}.py is, or set PYTHONPATH to that folder. Models are written"
-            f" {FORMS}"
-        ) from error
-    for part in name.split("."):
-        if not hasattr(factory, part):
-            raise ConfigError(f"model '{module}:{name}': {module!r} has no {part!r}")
-        factory = getattr(factory, part)
+    factory = import_object(f"{module}:{name}", "model")
     if not callable(factory):
         raise ConfigError(f"model '{module}:{name}' is a {type(factory).__name__}, not a callable")
     model = factory() if num_classes is None else factory(num_classes=num_classes)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
 from .compute import autocasting
-from .features import captured, capturing, check_linear, find_head, flat, logits_of
+from .features import captured, capturing, check_linear, find_head, find_logits, flat, logits_of
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -47,6 +48,7 @@ class Classifier:
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
         self._first_buffers: dict[str, Tensor] = {}
+        self.place: Any = None  # of the logits in what the model returns; None: they are that
         self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
         if head is not None:
@@ -55,7 +57,7 @@ class Classifier:
     # ---- forward -----------------------------------------------------------------------------
 
     def __call__(self, x: Tensor) -> Tensor:
-        if len(x) == 1 and self._batch_norms_train():
+        if len(x) == 1 and self.uses_batch_statistics():
             with source_statistics_for_single_values(self.net) as fallen:
                 logits = self._forward(x)
             self._warn_of_fallback(fallen)
@@ -87,7 +89,9 @@ class Classifier:
             raise
         except (RuntimeError, ValueError, AssertionError) as error:
             raise InputError(self._explain(x, error)) from error
-        logits = logits_of(output, len(x))
+        if self.place is None:
+            self.place = find_logits(output, len(x), self._outputs_of_head())
+        logits = logits_of(output, len(x), self.place)
         return logits if self.precision is None else logits.float()  # losses are in float32
 
     def _explain(self, x: Tensor, error: Exception) -> str:
@@ -126,6 +130,11 @@ class Classifier:
             )
         return weight.detach().flatten(1)
 
+    def _outputs_of_head(self) -> int | None:
+        """The number of classes, as far as a named head tells it."""
+        weight = None if self.head_name is None else getattr(self.head_module, "weight", None)
+        return len(weight) if isinstance(weight, Tensor) else None
+
     def _submodule(self, name: str) -> nn.Module:
         modules = dict(self.net.named_modules())
         if name not in modules or not name:
@@ -138,7 +147,7 @@ class Classifier:
     def locate_head(self, x: Tensor, classes: int) -> None:
         """Find the head unless it was named, and check that features enter it."""
         with torch.no_grad():
-            name = self.head_name or find_head(self.net, x.clone())
+            name = self.head_name or find_head(self.net, x.clone(), self.place)
             with capturing(self._submodule(name)) as box:
                 self(x)
         features = None if box.features is None else flat(box.features)
@@ -162,7 +171,7 @@ class Classifier:
                 self.adapted[name] = parameters[name]
         if not self.adapted:
             raise NeedError(
-                "nothing to adapt: the model has no normalisation layer with scale and shift; "
+                "nothing to adapt: the model has no normalization layer with scale and shift; "
                 "use 'source' or 'bn', or 'tsd', which adapts all parameters"
             )
         for parameter in self.adapted.values():
@@ -202,14 +211,19 @@ class Classifier:
         return list(self.adapted.values())
 
     def remember(self) -> None:
-        """Take today's values of the adapted tensors, and of other buffers, as the first day."""
+        """Take the values of the adapted tensors, and of other buffers, as the initial state."""
         self.origin = copy_tensors(self.adapted)
         self._first_buffers = copy_tensors(self._buffers())
 
     def restore(self) -> None:
-        """Back to the first day, bit for bit."""
+        """Back to the initial state, bit for bit."""
         put_back(self.adapted, self.origin)
         put_back(self._buffers(), self._first_buffers)
+
+    def apply_to_initial(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Do to the initial values what was done to the module (a move to another device)."""
+        self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
+        self._first_buffers = {name: fn(tensor) for name, tensor in self._first_buffers.items()}
 
     def _buffers(self) -> dict[str, Tensor]:
         """All buffers but the statistics of norm layers, which never move here.
@@ -220,7 +234,7 @@ class Classifier:
         return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
 
     def moved_buffers(self) -> dict[str, Tensor]:
-        """The buffers that are not what they were on the first day."""
+        """The buffers that are not what they were at first."""
         first = self._first_buffers
         moved = {n: b for n, b in self._buffers().items() if not torch.equal(b, first[n])}
         return copy_tensors(moved)
@@ -235,10 +249,15 @@ class Classifier:
         tensors = chain(self.net.parameters(), self.net.buffers())
         return next((t for t in tensors if t.is_floating_point()), None)
 
+    @property
+    def device(self) -> torch.device:
+        example = self.example()
+        return torch.device("cpu") if example is None else example.device
+
     def has_batch_norm(self) -> bool:
         return any(is_batch_norm(m) for m in self.net.modules())
 
-    def _batch_norms_train(self) -> bool:
+    def uses_batch_statistics(self) -> bool:
         return any(m.training for m in self.net.modules() if is_batch_norm(m))
 
     def _warn_of_fallback(self, fallen: list[str]) -> None:

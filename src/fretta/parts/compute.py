@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,37 @@ from ..errors import ConfigError
 
 LAYOUTS = ("auto", "contiguous", "channels_last")
 PRECISIONS = ("bfloat16",)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How the network is computed. What it computes changes by rounding only.
+
+    layout      memory layout of convolutions: "auto" (channels-last where it is faster),
+                "contiguous" or "channels_last"
+    precision   "bfloat16" runs the network under autocast; None is the model's own precision
+    compile     a backend of torch.compile ("inductor") for the blocks of the network; None: none
+    last_norms  adapt only so many norm layers, from the end: less memory, a shorter backward
+    """
+
+    layout: str = "auto"
+    precision: str | None = None
+    compile: str | None = None
+    last_norms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            choices = ", ".join(LAYOUTS)
+            raise ConfigError(f"layout={self.layout!r} is unknown; choose from {choices}")
+        if self.precision not in (None, *PRECISIONS):
+            raise ConfigError(
+                f"precision={self.precision!r} is unknown; choose 'bfloat16', or None for the"
+                " model's own"
+            )
+        last = self.last_norms
+        if last is not None and (isinstance(last, bool) or last < 1):
+            raise ConfigError(f"last_norms={last!r} cannot work; adapt at least 1 layer")
+
 
 # Some virtual machines announce matrix instructions and die when one is used: a child tries.
 _PROBE = """
@@ -24,6 +56,17 @@ with torch.autocast("cpu", torch.bfloat16):
 """
 
 
+def find_device(name: str | None = None) -> torch.device:
+    """The device of that name, tried out. Without a name: a GPU if there is one, else the CPU."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={name!r} cannot be used here: {reason}") from error
+    return device
+
+
 def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_format | None:
     """The memory format of convolutions and images; None leaves both as they come.
 
@@ -32,8 +75,6 @@ def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_forma
     convolutional network tried (docs/performance.md). Group norm is left alone (its backward is
     slow or crashes there). So is whatever the caller does not leave `free`.
     """
-    if wanted not in LAYOUTS:
-        raise ConfigError(f"layout={wanted!r} is unknown; choose from {', '.join(LAYOUTS)}")
     if wanted == "channels_last":
         return torch.channels_last
     if wanted == "contiguous" or not free:
@@ -56,10 +97,6 @@ def laid_out(x: Tensor, layout: torch.memory_format | None) -> Tensor:
 
 def check_precision(precision: str | None, device: torch.device) -> None:
     """Raise now what would otherwise be a crash of the process at the first batch."""
-    if precision not in (None, *PRECISIONS):
-        raise ConfigError(
-            f"precision={precision!r} is unknown; choose 'bfloat16', or None for the model's own"
-        )
     if precision is not None and device.type == "cpu" and not _survives_bfloat16():
         raise ConfigError(
             "bfloat16 crashes on this machine: its processor announces matrix instructions (AMX)"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,35 +12,69 @@ from torch import Tensor, nn
 
 from ..errors import HeadError, ModelError
 
+# What models call embeddings: a lone (N, d) tensor of such a name is no prediction.
+_NOT_LOGITS = re.compile(r"feature|embed|hidden|pool", re.IGNORECASE)
 
-def logits_of(output: Any, batch: int) -> Tensor:
-    """The (N, C) logits in whatever a model returned, or an error that says what to do."""
-    if not isinstance(output, Tensor) and isinstance(getattr(output, "logits", None), Tensor):
-        output = output.logits  # Hugging Face
-    if isinstance(output, dict):
+
+def logits_of(output: Any, batch: int, place: Any = None) -> Tensor:
+    """The (N, C) logits in what a model returned; `place` is what `find_logits` found."""
+    logits = take_logits(output, place)
+    if not isinstance(logits, Tensor) or not _like_logits(logits, batch):
         raise ModelError(
-            f"the model returned a dict with the keys {sorted(map(str, output))}, not logits; wrap"
-            " it in a module whose forward returns the (N, C) logits, e.g. `return"
-            " self.net(x)['logits']`"
+            f"the model returned {_described(logits)} for a batch of {batch}; fretta adapts"
+            " classifiers that return (N, C) logits with C >= 2"
         )
+    return logits
+
+
+def take_logits(output: Any, place: Any) -> Any:
+    return output if isinstance(output, Tensor) else _parts(output).get(place)
+
+
+def find_logits(output: Any, batch: int, classes: int | None = None) -> Any:
+    """Where the logits are in what a model returned: a key, an index or a field. None: they are
+    what it returned.
+
+    It is the part named `logits`, or the only (N, C) tensor there is. `classes` tells several
+    apart: a head that was named has so many outputs.
+    """
+    if isinstance(output, Tensor):
+        return None
+    parts = _parts(output)
+    if isinstance(parts.get("logits"), Tensor):
+        return "logits"
+    tensors = {k: v for k, v in parts.items() if isinstance(v, Tensor) and _like_logits(v, batch)}
+    found = [name for name in tensors if not _NOT_LOGITS.search(str(name))]
+    if len(found) > 1 and classes is not None:
+        found = [name for name in found if tensors[name].shape[1] == classes]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{name!r}: {_described(part)}" for name, part in parts.items())
+    raise ModelError(
+        f"the model returned a {type(output).__name__}{f' with {listed}' if parts else ''}:"
+        f" {'several tensors' if found else 'no tensor'} could be the (N, C) logits of {batch}"
+        " images; wrap it in a module whose forward returns them, e.g. `return"
+        f" self.net(x)[{found[0] if found else 'logits'!r}]`"
+        + (", or name the head, which has as many outputs: head='...'" if found else "")
+    )
+
+
+def _parts(output: Any) -> dict[Any, Any]:
+    """What an output is made of, by key, index or field."""
+    if isinstance(output, Mapping):
+        return dict(output)
     if isinstance(output, tuple | list):
-        shapes = [tuple(o.shape) if isinstance(o, Tensor) else type(o).__name__ for o in output]
-        raise ModelError(
-            f"the model returned a {type(output).__name__} of {len(output)} items {shapes}, not"
-            " logits; wrap it in a module whose forward returns the (N, C) logits, e.g. `return"
-            " self.net(x)[0]`"
-        )
-    if not isinstance(output, Tensor):
-        raise ModelError(
-            f"the model returned a {type(output).__name__}; fretta adapts classifiers whose output"
-            " is a tensor of (N, C) logits or an object with `.logits`"
-        )
-    if output.dim() != 2 or output.shape[0] != batch or output.shape[1] < 2:
-        raise ModelError(
-            f"the model returned shape {tuple(output.shape)} for a batch of {batch}; fretta adapts "
-            "classifiers that return (N, C) logits with C >= 2"
-        )
-    return output
+        return output._asdict() if hasattr(output, "_asdict") else dict(enumerate(output))
+    named = {"logits": output.logits} if hasattr(output, "logits") else {}  # a property, maybe
+    return {**getattr(output, "__dict__", {}), **named}
+
+
+def _like_logits(tensor: Tensor, batch: int) -> bool:
+    return tensor.dim() == 2 and tensor.shape[0] == batch and tensor.shape[1] >= 2
+
+
+def _described(part: Any) -> str:
+    return f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else f"a {type(part).__name__}"
 
 
 @dataclass
@@ -81,7 +116,7 @@ def flat(features: Tensor) -> Tensor:
 
 
 def _has_parameters(module: nn.Module) -> bool:
-    """Of its own, or hidden in the parametrisation of its own (weight norm)."""
+    """Of its own, or hidden in the parametrization of its own (weight norm)."""
     own = any(True for _ in module.parameters(recurse=False))
     return own or "parametrizations" in module._modules
 
@@ -94,12 +129,12 @@ class _Trace:
     lookalikes: list[str] = field(default_factory=list)
 
 
-def find_head(net: nn.Module, x: Tensor) -> str:
+def find_head(net: nn.Module, x: Tensor, place: Any = None) -> str:
     """The name of the module whose output is the logits, and whose input therefore the features.
 
     Runs one forward and looks: a module qualifies if it has parameters of its own and its output
     lives in the same memory as the logits (an Identity, Flatten or container after it passes the
-    tensor through and has none).
+    tensor through and has none). `place` says where the logits are in what the model returns.
     """
     outputs: dict[str, Tensor] = {}
     with ExitStack() as stack:
@@ -111,7 +146,9 @@ def find_head(net: nn.Module, x: Tensor) -> str:
                         outputs[name] = output
 
                 stack.callback(module.register_forward_hook(record).remove)
-        logits = logits_of(net(x), len(x))
+        output = net(x)
+    place = find_logits(output, len(x)) if place is None else place
+    logits = logits_of(output, len(x), place)
 
     trace = _Trace()
     for name, output in outputs.items():

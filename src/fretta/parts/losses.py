@@ -27,7 +27,7 @@ def energy(logits: Tensor) -> Tensor:
     return -logits.logsumexp(1)
 
 
-def mean_of(values: Tensor, kept: Tensor) -> Tensor:
+def masked_mean(values: Tensor, kept: Tensor) -> Tensor:
     """Mean of the kept values, 0 (with a zero gradient) when none is kept."""
     weights = kept.to(values.dtype)
     # where() rather than a product: a filtered value may be inf, and 0 * inf is nan

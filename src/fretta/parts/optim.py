@@ -1,4 +1,4 @@
-"""Optimisers over the adapted parameters, one update, and the sharpness-aware ascent."""
+"""Optimizers over the adapted parameters, one update, and the sharpness-aware ascent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OptimizerName = Literal["adam", "sgd"]
 
 @dataclass(frozen=True)
 class Optim:
-    """An optimiser as plain data; `build` makes a fresh one."""
+    """An optimizer as plain data; `build` makes a fresh one."""
 
     name: str
     lr: float
@@ -48,16 +48,11 @@ class Optim:
         return SGD(parameters, lr=self.lr, momentum=self.momentum, fused=fused)
 
 
-def update(optimizer: Optimizer, loss: Tensor, wanted: Tensor | None = None) -> None:
-    """One step down the gradient of the loss; none if `wanted`, a truth value, is false."""
-    descend(optimizer, loss, wanted=wanted)
-
-
-def nothing(kept: Tensor) -> bool:
+def none_kept(kept: Tensor) -> bool:
     """Whether no sample is kept, where asking is free.
 
     A CPU knows, and the backward can be left out. An accelerator would have to finish the forward
-    first: there the step goes on and `update(..., wanted=kept.any())` decides on the device.
+    first: there the step goes on and `descend(..., wanted=kept.any())` decides on the device.
     """
     return not _asynchronous(kept) and not bool(kept.any())
 

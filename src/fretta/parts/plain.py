@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ModelError
 from .classifier import Classifier
+from .features import take_logits
 from .norm import contiguous_when_frozen, is_batch_norm
 from .random import undisturbed
 from .snapshot import copy_tensors, put_back
@@ -68,7 +70,9 @@ def plain_copy(
     images: Iterable[Tensor] | None = None,
     forward: Callable[[Tensor], Any] | None = None,
 ) -> nn.Module:
-    """A deep copy without anything of ours in it: eval mode, no gradients.
+    """A deep copy in eval mode, without gradients, that returns logits as the adapter does.
+
+    Nothing of ours is in it but a forward hook, where the model returns more than the logits.
 
     source    the model of the first day
     images    give batch norms that use batch statistics running ones, measured on these images
@@ -99,7 +103,13 @@ def plain_copy(
             layer.running_mean = layer.running_var = layer.num_batches_tracked = None
     if images is not None:  # weights to take home: as the model stored them
         net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    if model.place is not None:
+        net.register_forward_hook(partial(_logits_alone, model.place))
     return net.eval().requires_grad_(False)
+
+
+def _logits_alone(place: Any, _: nn.Module, __: Any, output: Any) -> Any:
+    return take_logits(output, place)
 
 
 def _named(net: nn.Module, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:

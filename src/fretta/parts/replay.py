@@ -58,8 +58,14 @@ class ReplayBuffer:
         return index, torch.where(old, rows.samples[index], noise)
 
     def store(self, index: Tensor, samples: Tensor) -> None:
-        """Keep these samples in the rows they were drawn from."""
+        """Keep these samples in the rows they were drawn from.
+
+        A batch may draw a row more than once. Its last sample stays: whichever thread writes
+        last then writes the same values.
+        """
         if self._rows is not None:
+            place = torch.arange(len(index), device=index.device)
+            samples = samples[((index[:, None] == index) * place).amax(1)]
             if self.journal:
                 old = (index, self._rows.samples[index], self._rows.stored[index])
                 self.journal[-1].writes.append(old)

@@ -53,7 +53,7 @@ def capture(value: Any) -> Any:
         return value
     raise StateError(
         f"a method keeps a {type(value).__name__} as running state, which cannot be saved; use"
-        " tensors, numbers, optimisers, generators, or an object with state_dict() and"
+        " tensors, numbers, optimizers, generators, or an object with state_dict() and"
         " load_state_dict()"
     )
 
@@ -61,13 +61,15 @@ def capture(value: Any) -> Any:
 def revive(current: Any, saved: Any, device: torch.device) -> Any:
     """The inverse of `capture`: load into the current value, or return what replaces it."""
     if isinstance(current, torch.Generator):
-        current.set_state(saved.cpu())
+        if current.get_state().numel() == saved.numel():  # else: of another kind of device
+            current.set_state(saved.cpu())
         return current
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(copy.deepcopy(saved) if isinstance(current, Optimizer) else saved)
         return current
     if isinstance(saved, Tensor):
-        return saved.to(device, copy=True)
+        kind = current.dtype if isinstance(current, Tensor) else saved.dtype
+        return saved.to(device, kind, copy=True)
     if isinstance(saved, Mapping):
         return {key: revive(None, item, device) for key, item in saved.items()}
     return saved

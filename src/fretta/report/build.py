@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..store import Store
+from ..experiment.store import Store
 from .data import ReportData
 from .drawings import find_figures
 from .glance import Headline, headline
@@ -42,7 +42,7 @@ class Report:
 def build(store: Store, suite: str | None = None) -> Report:
     """Read the store and make tables, headlines and figures of it."""
     data = ReportData.read(store, suite)
-    setups = setups_of(data.records)
+    setups = setups_of(data.records, data.batches)
     figures, note = find_figures(data)
     shown = [s for s in setups if not s.suite.endswith("/tune")]  # a search is no answer
     return Report(data, tables_of(setups), [headline(s) for s in shown], figures, note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from ..records import Record
+from ..experiment.records import Record
 from .data import ReportData
 from .payload import Payload
 
@@ -14,11 +14,11 @@ COLUMNS = ("fretta", "commit", "code", "python", "torch", "system", "processor",
 
 def summary_of(data: ReportData) -> str:
     """One line: how much there is, and what is wrong with it."""
-    records = data.records
+    records = data.runs
     failed = sum(r.status != "done" for r in records)
     dirty = sum(bool(r.provenance.get("dirty")) for r in records)
     oracle = sum(r.tags.get("tuning") == "oracle" for r in records)
-    suites = len({r.tags.get("suite") for r in records})
+    suites = len({r.tags.get("suite") for r in data.records})
     times = [int(t) for r in records if (t := r.provenance.get("finished"))]
     parts = [
         f"{_many(len(records), 'run')} in {_many(suites, 'suite')}",
@@ -54,13 +54,13 @@ def problems_of(data: ReportData, payload: Payload) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"kind": "Damaged:", "name": message, "text": "", "run": None} for message in data.damaged
     ]
-    for record in data.records:
+    for record in data.runs:
         if record.status != "done":
             name = (
                 f"{record.tags.get('suite') or 'run'}, {record.tags.get('case') or ''}: "
                 f"{record.tags.get('label') or record.run['method']}, seed {record.run['seed']}"
             )
-            number = payload.number[record.key]
+            number = payload.numbers([record.key], str(record.tags.get("suite") or ""))
             found.append(
                 {"kind": "Failed:", "name": name, "text": last_line(record), "run": number}
             )
@@ -70,7 +70,7 @@ def problems_of(data: ReportData, payload: Payload) -> list[dict[str, Any]]:
 def provenance_of(data: ReportData) -> dict[str, Any] | None:
     """One line per combination, with the number of runs."""
     counts: dict[tuple[str, ...], int] = {}
-    for record in data.records:
+    for record in data.runs:
         facts = record.provenance
         dirty = facts.get("dirty")
         code = "unknown" if dirty is None else "uncommitted changes" if dirty else "as committed"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..results import mean_and_deviation
-from .members import Member, Setup
-from .shipped import suite_facts
-from .significance import LEVEL, Series, Test, compare, holm
+from ..experiment.results import mean_and_deviation
+from .members import Setup
+from .significance import Series, Test, basis, compare
 
 VERDICTS = {
     "helps": "adapting helps",
@@ -40,8 +39,7 @@ def _mean(series: Series) -> float | None:
 
 
 def headline(setup: Setup) -> Headline:
-    title = f"{suite_facts(setup.suite).title}"
-    where = setup.title
+    title, where = setup.heading, setup.title
     values = {id(m): m.mean(setup.domains) for m in setup.members}
     done = [m for m in setup.members if values[id(m)]]
     adapting = [m for m in done if m.method != "source"]
@@ -58,15 +56,15 @@ def headline(setup: Setup) -> Headline:
             best=top.label,
             value=value,
         )
-    verdicts = _against(source, adapting, values)
-    verdict, test = verdicts[id(best)]
+    tests = {id(m): compare(values[id(m)], values[id(source)]) for m in adapting}
+    test = tests[id(best)]
     mine, base = 100 * (_mean(values[id(best)]) or 0), 100 * (_mean(values[id(source)]) or 0)
     return Headline(
         title,
         where,
-        verdict,
+        _verdict(test),
         f"{best.label} {mine:.1f} % against {base:.1f} % for source",
-        _detail(test, [v for v, _ in verdicts.values()]),
+        _detail(test, [_verdict(t) for t in tests.values()]),
         best.label,
         mine,
         base,
@@ -78,29 +76,18 @@ def _count(setup: Setup) -> str:
     return f"{runs} runs" if runs > 1 else "one run"
 
 
-def _against(
-    source: Member, adapting: list[Member], values: dict[int, Series]
-) -> dict[int, tuple[str, Test | None]]:
-    """Each method's verdict; p values corrected for the number of methods."""
-    tests = {id(m): compare(values[id(m)], values[id(source)]) for m in adapting}
-    known = {i: t for i, t in tests.items() if t is not None and t.p is not None}
-    corrected = dict(zip(known, holm([t.p or 0.0 for t in known.values()]), strict=True))
-    found: dict[int, tuple[str, Test | None]] = {}
-    for i, test in tests.items():
-        if test is None or i not in corrected or corrected[i] >= LEVEL:
-            found[i] = ("noise", test)
-        else:
-            shown = Test(test.difference, test.n, corrected[i])
-            found[i] = ("helps" if test.difference > 0 else "hurts", shown)
-    return found
+def _verdict(test: Test | None) -> str:
+    if test is None or not test.distinct:
+        return "noise"
+    return "helps" if test.difference > 0 else "hurts"
 
 
 def _detail(test: Test | None, verdicts: list[str]) -> str:
     parts = []
     if test is not None:
-        basis = f"{test.n} seeds, paired" if test.n > 1 else "one seed"
-        p = "" if test.p is None else ", p < 0.001" if test.p < 0.001 else f", p = {test.p:.2g}"
-        parts.append(f"{100 * test.difference:+.1f} points ({basis}{p})")
+        p = "" if test.p is None else "p < 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
+        how = ", ".join(filter(None, [p, basis([test])])) or "one number each: no test"
+        parts.append(f"{100 * test.difference:+.1f} points ({how})")
     if len(verdicts) > 1:
         tally = {v: verdicts.count(v) for v in ("helps", "noise", "hurts")}
         words = {"helps": "help", "noise": "inside the noise", "hurts": "hurt"}

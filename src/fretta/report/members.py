@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..records import Record, digest
+from ..experiment.records import Record, digest
 from .shipped import suite_facts
-from .significance import Sample, Series
+from .significance import Counts, Part, Sample, Series, mean_of
+
+Batches = Callable[[Record], Mapping[str, tuple[Counts, Counts]]]  # domain: right, images
+
+
+def no_batches(record: Record) -> Mapping[str, tuple[Counts, Counts]]:
+    """Where details of runs are not at hand."""
+    return {}
 
 
 @dataclass
@@ -20,6 +27,7 @@ class Member:
     runs: dict[str, dict[int, Record]]
     setting: str = ""  # what tells it from others of the same label
     flags: tuple[str, ...] = ()
+    batches: Batches = field(default=no_batches, repr=False)
 
     @property
     def records(self) -> list[Record]:
@@ -40,33 +48,24 @@ class Member:
         for record in self.done:
             for row in record.rows:
                 if row.get("domain") == name and row.get(field_name) is not None:
-                    found[record.run["seed"]] = _share(row, field_name, record.key)
+                    part = self._part(record, row, field_name)
+                    found[record.run["seed"]] = Sample(part.value, (record.key,), (part,))
         return found
+
+    def _part(self, record: Record, row: dict[str, Any], field_name: str) -> Part:
+        value = float(row[field_name])
+        if field_name != "accuracy":
+            return Part(value)
+        batches = self.batches(record).get(str(row["domain"]))
+        return Part(value, int(row.get("images") or 0), batches)
 
     def mean(self, domains: Iterable[str], field_name: str = "accuracy") -> Series:
         """The mean over domains, for the seeds that have them all."""
-        each = [self.domain(name, field_name) for name in domains]
-        seeds = set.intersection(*(set(s) for s in each)) if each else set()
-        result: dict[int, Sample] = {}
-        for seed in sorted(seeds):
-            parts = [s[seed] for s in each]
-            variances = [p.variance for p in parts if p.variance is not None]
-            result[seed] = Sample(
-                sum(p.value for p in parts) / len(parts),
-                sum(variances) / len(parts) ** 2 if len(variances) == len(parts) else None,
-                tuple(dict.fromkeys(k for p in parts for k in p.keys)),
-            )
-        return result
+        return mean_of([self.domain(name, field_name) for name in domains])
 
     def failed(self, case: str | None = None) -> list[Record]:
         chosen = self.records if case is None else list(self.runs.get(case, {}).values())
         return [r for r in chosen if r.status != "done"]
-
-
-def _share(row: dict[str, Any], field_name: str, key: str) -> Sample:
-    value, images = float(row[field_name]), row.get("images")
-    variance = value * (1 - value) / images if images else None
-    return Sample(value, variance, (key,))
 
 
 @dataclass
@@ -74,6 +73,7 @@ class Setup:
     """What the rows of one table have in common."""
 
     suite: str
+    heading: str  # the title of the suite
     name: str  # the case, or the backbone of several cases
     members: list[Member]
     domains: list[str]
@@ -108,6 +108,4 @@ class Setup:
         if self.source is None:
             return {}
         base, mine = self.source.mean(self.domains), member.mean(self.domains)
-        return {
-            s: Sample(mine[s].value - base[s].value, None, mine[s].keys) for s in mine if s in base
-        }
+        return {s: Sample(mine[s].value - base[s].value, mine[s].keys) for s in mine if s in base}

@@ -60,12 +60,12 @@ def _template() -> Any:
         import jinja2
     except ModuleNotFoundError as error:
         raise MissingExtraError("jinja2", "report", "the report page") from error
-    from .palette import colour
+    from .palette import color
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["colour"] = colour
+    environment.filters["color"] = color
     return environment.from_string(_part("page.html"))
 
 
@@ -128,7 +128,8 @@ def _suites(
         views = [table_view(t, payload, paper) for t in tables if t.suite == suite]
         for view in views:
             view["notes"] = [n for n in view["notes"] if not (told and n == ALL_DIRTY)]
-        found.append({"title": facts.title, "about": facts.about, "tables": views})
+        title = next(t.heading for t in tables if t.suite == suite)
+        found.append({"title": title, "about": facts.about, "tables": views})
     return found
 
 
@@ -138,12 +139,12 @@ def _contents(
     tables: Sequence[Table],
     figures: Sequence[Figure],
 ) -> list[dict[str, str]]:
-    suites = list(dict.fromkeys(t.suite for t in tables))
+    suites = {t.suite: t.heading for t in tables}
     groups = [g for g in GROUPS if any(f.group == g for f in figures)]
     return [
         *([{"id": "glance-title", "name": "At a glance"}] if headlines else []),
         *([{"id": "problems-title", "name": "Problems"}] if problems else []),
-        *({"id": f"suite-{i}", "name": suite_facts(s).title} for i, s in enumerate(suites, 1)),
+        *({"id": f"suite-{i}", "name": s} for i, s in enumerate(suites.values(), 1)),
         *({"id": f"figures-{i}", "name": GROUPS[g]} for i, g in enumerate(groups, 1)),
         *([{"id": "provenance-title", "name": "Provenance"}] if tables else []),
     ]

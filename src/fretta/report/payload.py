@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..records import Record, canonical
+from ..experiment.records import Record, canonical
 from .commands import command, needs
 
 # Of the code and the machine: shared by all that ran there. The rest is the run's own.
@@ -17,15 +17,16 @@ SHARED = (
 
 
 class Payload:
-    """Runs by number; cells refer to them."""
+    """Runs by number, in each suite they belong to; cells refer to them."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._shared: dict[str, dict[str, int]] = {}
         self._values: dict[str, list[Any]] = {"groups": [], "provenance": []}
-        self.number: dict[str, int] = {}
+        self._number: dict[tuple[str, str], int] = {}  # by suite and key
         self.runs: list[dict[str, Any]] = []
         for record in records:
-            self.number[record.key] = len(self.runs)
+            self._number[str(record.tags.get("suite") or ""), record.key] = len(self.runs)
+            self._number.setdefault(("", record.key), len(self.runs))  # of any suite
             self.runs.append(self._run(record))
 
     def _intern(self, kind: str, value: Any) -> int:
@@ -62,8 +63,10 @@ class Payload:
             "error": record.error.strip()[-2000:],
         }
 
-    def numbers(self, keys: Iterable[str]) -> str:
-        return " ".join(str(self.number[k]) for k in keys if k in self.number)
+    def numbers(self, keys: Iterable[str], suite: str = "") -> str:
+        """The runs of these keys as the suite calls them, or as any does."""
+        found = [self._number.get((suite, k), self._number.get(("", k))) for k in keys]
+        return " ".join(str(n) for n in found if n is not None)
 
     def json(self) -> str:
         """For a <script> of JSON: no sign in it can end the element or open another."""

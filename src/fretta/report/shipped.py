@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
+
+from ..experiment.records import Record
 
 # Where no suite says otherwise: the baselines, then by year, then the paper's own.
 KNOWN = ("source", "bn", "tent", "eta", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")
@@ -52,6 +55,17 @@ def suite_facts(name: str) -> Shipped:
         tuple(c.get("name", c["data"]["name"]) for c in raw["cases"]),
         True,
     )
+
+
+def suite_title(name: str, records: Iterable[Record]) -> str:
+    """As the suite said when its latest run was made; else what the package knows of it."""
+    base, trial, _ = name.partition("/tune")
+    given = [r for r in records if r.tags.get("title")] if base != "evaluate" else []
+    latest = max(given, key=lambda r: float(r.provenance.get("finished") or 0), default=None)
+    if latest is None:
+        return suite_facts(name).title
+    title = str(latest.tags["title"])
+    return f"Search for settings: {title}" if trial else title
 
 
 def suite_order(name: str) -> tuple[bool, int, str]:

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ..errors import ConfigError, FrettaError
-from ..store import Store
+from ..experiment.store import Store
 from .build import build
 from .page import policy
 from .write import encoded
@@ -181,7 +181,7 @@ def serve(watched: Watched, port: int = 0) -> ThreadingHTTPServer:
     except (OSError, OverflowError) as error:
         reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         raise ConfigError(
-            f"cannot serve on port {port}: {reason}; choose another one, or --port 0 for a free one"
+            f"cannot serve on port={port}: {reason}; choose another one, or port=0 for a free one"
         ) from error
     number = server.server_address[1]
     names = frozenset(f"{name}:{number}" for name in (HOST, "localhost"))

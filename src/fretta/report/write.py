@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._util.files import replace_file
 from ..errors import ConfigError, StoreError
-from ..files import replace_file
-from ..store import Store
+from ..experiment.results import select
+from ..experiment.store import Store
 from .build import Report, build
 from .tables import Table
 from .tables.latex import latex
@@ -59,7 +60,7 @@ def write_report(
         )
     report = build(store, suite)
     if suite is not None and not report.data.records:
-        there = sorted({str(r.tags.get("suite")) for r in store.records([])})
+        there = sorted({str(r.tags.get("suite")) for r in select(store.records([]))})
         raise ConfigError(
             f"no records of suite {suite!r} in {store.where!r}; it has {', '.join(there) or 'none'}"
         )

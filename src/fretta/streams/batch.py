@@ -27,6 +27,10 @@ class Batch:
     reset: bool = False  # the adapter starts afresh before this batch
     skipped: tuple[Unreadable, ...] = ()
 
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.x.shape[1:]))
+        return f"<Batch {self.number}: {len(self)} images ({shape}) of {self.domain!r}>"
+
     def __len__(self) -> int:
         return len(self.index)
 
@@ -40,8 +44,18 @@ class Plan:
     edges: Indices  # batch b is samples edges[b] to edges[b + 1]
     resets: NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: {len(self.index):,} images in {len(self):,} batches of up to {self.largest}>"
+        )
+
     def __len__(self) -> int:
         return len(self.resets)
+
+    @property
+    def largest(self) -> int:
+        """Images of the largest batch."""
+        return int(np.diff(self.edges).max(initial=0))
 
     def batch(self, number: int) -> tuple[Indices, Indices]:
         part = slice(int(self.edges[number]), int(self.edges[number + 1]))

@@ -23,9 +23,9 @@ from .digits import SPLITS as DIGIT_SPLITS
 from .digits import split_rows
 from .domain import Domain, Unreadable
 from .domainsets import find_domains, open_folder
-from .folders import agree, file_domain, listed, scan
+from .folders import agree, file_domain, listed, scan, visible_files
 from .imagenetc import CLASSES, find_corruptions, find_imagenet
-from .images import decode
+from .images import EXTENSIONS, decode
 from .known import CIFAR, CIFAR_IMAGES, DOMAIN_SETS, SEVERITIES
 
 LEVELS = ("ok", "warn", "error")
@@ -56,8 +56,10 @@ class Report:
         counts = {level: sum(f.level == level for f in self.findings) for level in LEVELS}
         body = [f"{finding.level:5} {finding.text}" for finding in self.findings]
         body += [f"      {item.reason}" for item in self.unreadable]
-        ending = f"{self.dataset}: {counts['error']} errors, {counts['warn']} warnings"
-        return [*body, ending]
+        ending = f"{_several(counts['error'], 'error')}, {_several(counts['warn'], 'warning')}"
+        if self.unreadable:
+            ending += f", {_several(len(self.unreadable), 'unreadable image')}"
+        return [*body, f"{self.dataset}: {ending}"]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -121,7 +123,8 @@ class _Check:
         self.images, self.jobs, self.progress = images, jobs, progress
         self.unreadable: list[Unreadable] = []
 
-    def files(self, domains: list[Domain]) -> Iterator[Finding]:
+    def files(self, domains: list[Domain], folders: list[Path]) -> Iterator[Finding]:
+        """Per domain and in total, what can be read; what else lies in the folders."""
         paths = {domain.name: self._chosen(domain) for domain in domains}
         total, done = sum(map(len, paths.values())), 0
         with ThreadPoolExecutor(self.jobs) as pool:  # Pillow decodes outside the interpreter lock
@@ -133,10 +136,23 @@ class _Check:
                     if self.progress:
                         self.progress(done, total)
                 self.unreadable += failed
-                told = f"{len(paths[domain.name]):,} of {len(domain):,} images decoded"
+                tried, readable = len(paths[domain.name]), len(paths[domain.name]) - len(failed)
+                told = f"{readable:,} of {len(domain):,} images decoded"
+                if tried < len(domain):
+                    told += f", {len(domain) - tried:,} not tried"
                 if failed:
                     told += f", {len(failed):,} unreadable: {listed(f.path for f in failed)}"
                 yield Finding("error" if failed else "ok", f"{domain.name}: {told}")
+        if domains:
+            parts = {
+                "decoded": total - len(self.unreadable),
+                "unreadable": len(self.unreadable),
+                "not tried": sum(map(len, domains)) - total,
+            }
+            told = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n)
+            where = f" in {len(domains)} domains" if len(domains) > 1 else ""
+            yield Finding("ok", f"total: {_images(sum(map(len, domains)))}{where}: {told}")
+            yield from _left_out(domains, folders)
 
     def _chosen(self, domain: Domain) -> list[str]:
         paths = domain.paths or []
@@ -154,10 +170,33 @@ def _failure(path: str) -> Unreadable | None:
     return None
 
 
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _images(count: int) -> str:
+    return _several(count, "image")
+
+
 def _count(what: str, seen: int, known: int) -> Finding:
     if seen == known:
-        return Finding("ok", f"{what}: {seen:,} images, as known")
-    return Finding("warn", f"{what}: {seen:,} images where {known:,} are known")
+        return Finding("ok", f"{what}: {_images(seen)}, as known")
+    gap = f"{known - seen:,} fewer" if seen < known else f"{seen - known:,} more"
+    return Finding("warn", f"{what}: {_images(seen)} where {known:,} are known, {gap}")
+
+
+def _left_out(domains: list[Domain], folders: list[Path]) -> Iterator[Finding]:
+    """Files below the folders that are in no domain: of another kind, or beside the classes."""
+    used = {path for domain in domains for path in domain.paths or []}
+    found = sorted({path for folder in folders for path in visible_files(folder)} - used)
+    images = [path for path in found if path.lower().endswith(EXTENSIONS)]
+    others = [path for path in found if not path.lower().endswith(EXTENSIONS)]
+    if images:
+        text = f"{_images(len(images))} left out, not in the folder of a class: {listed(images)}"
+        yield Finding("warn", text)
+    if others:
+        text = f"{_several(len(others), 'other file')} left out, not images: {listed(others)}"
+        yield Finding("warn", text)
 
 
 def _domain_set(key: str, root: Path | None, check: _Check) -> Iterator[Finding]:
@@ -188,7 +227,7 @@ def _domain_set(key: str, root: Path | None, check: _Check) -> Iterator[Finding]
             agree(scans, str(base))
         except DataError as error:
             yield Finding("error", str(error))
-    yield from check.files(good)
+    yield from check.files(good, [there[domain.name] for domain in good])
 
 
 def _cifar(key: str, root: Path | None) -> Iterator[Finding]:
@@ -201,6 +240,7 @@ def _cifar(key: str, root: Path | None) -> Iterator[Finding]:
         yield Finding(level, f"{facts.meta}: {len(classes)} classes: {listed(classes)}")
     except DataError as error:
         yield Finding("error", str(error))
+    seen = {"train": 0, "test": 0}
     for split, batches in (("train", facts.train), ("test", facts.test)):
         for batch in batches:
             if not (base / batch).is_file():
@@ -212,7 +252,10 @@ def _cifar(key: str, root: Path | None) -> Iterator[Finding]:
             except DataError as error:
                 yield Finding("error", str(error))
                 continue
+            seen[split] += len(labels)
             yield _count(batch, len(labels), CIFAR_IMAGES[split] // len(batches))
+    told = ", ".join(f"{split} {n:,} of {CIFAR_IMAGES[split]:,}" for split, n in seen.items())
+    yield Finding("ok", f"total: {_images(sum(seen.values()))}: {told}")
 
 
 def _cifar_c(clean: str, root: Path | None) -> Iterator[Finding]:
@@ -221,6 +264,7 @@ def _cifar_c(clean: str, root: Path | None) -> Iterator[Finding]:
     yield Finding("ok", f"{facts.title}-C found in {base}")
     block = len(read_labels(base, len(facts.classes)))
     yield _count("labels.npy, per severity", block, CIFAR_IMAGES["test"])
+    total = 0
     for corruption in chain(CORRUPTIONS, EXTRA_CORRUPTIONS):
         path = base / f"{corruption}.npy"
         if corruption in EXTRA_CORRUPTIONS and not path.is_file():
@@ -228,11 +272,13 @@ def _cifar_c(clean: str, root: Path | None) -> Iterator[Finding]:
             continue
         try:
             held = check_array(path, block)
+            total += block * len(held)
             level = "ok" if len(held) == len(SEVERITIES) else "warn"
             told = listed(map(str, held)) or "none"
             yield Finding(level, f"{corruption}: severities {told}, {block:,} images each")
         except DataError as error:
             yield Finding("error", str(error))
+    yield Finding("ok", f"total: {_images(total)}")
 
 
 def _imagenet_c(root: Path | None, check: _Check) -> Iterator[Finding]:
@@ -260,13 +306,13 @@ def _imagenet_c(root: Path | None, check: _Check) -> Iterator[Finding]:
             yield Finding("error", str(error))
             continue
         level = "ok" if len(scans[name]) == CLASSES else "warn"
-        yield Finding(level, f"{name}: {len(good[-1]):,} images, {len(scans[name])} classes")
+        yield Finding(level, f"{name}: {_images(len(good[-1]))}, {len(scans[name])} classes")
     if len(scans) > 1:
         try:
             agree(scans, str(base))
         except DataError as error:
             yield Finding("error", str(error))
-    yield from check.files(good)
+    yield from check.files(good, [places[domain.name] for domain in good])
 
 
 def _folder(root: Path | None, check: _Check, options: dict[str, Any]) -> Iterator[Finding]:
@@ -274,13 +320,15 @@ def _folder(root: Path | None, check: _Check, options: dict[str, Any]) -> Iterat
     yield Finding("ok", f"{opened.root}: {len(opened.classes)} classes: {listed(opened.classes)}")
     for domain in opened.domains:
         absent = sorted(set(range(len(opened.classes))) - set(domain.labels.tolist()))
-        text = f"{domain.name}: {len(domain):,} images"
+        text = f"{domain.name}: {_images(len(domain))}"
         if absent:
             text += f", none of {listed(opened.classes[c] for c in absent)}"
         yield Finding("warn" if absent else "ok", text)
-    yield from check.files(opened.domains)
+    yield from check.files(opened.domains, [Path(str(opened.root))])
 
 
 def _digits() -> Iterator[Finding]:
     for split in DIGIT_SPLITS:
-        yield Finding("ok", f"{split}: {len(split_rows(split)):,} images")
+        yield Finding("ok", f"{split}: {_images(len(split_rows(split)))}")
+    total = sum(len(split_rows(split)) for split in DIGIT_SPLITS)
+    yield Finding("ok", f"total: {_images(total)}")

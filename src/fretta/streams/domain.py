@@ -49,6 +49,9 @@ class ImageFiles:
     files: tuple[str, ...]  # relative to the folder, with forward slashes
     decoding: Decoding
 
+    def __repr__(self) -> str:
+        return f"<ImageFiles: {len(self.files):,} below {self.folder!r}>"
+
     def path(self, row: int) -> str:
         return f"{self.folder}/{self.files[row]}"
 
@@ -183,6 +186,14 @@ class Dataset:
     options: dict[str, Any] = field(default_factory=dict)  # what open_dataset was given
     root: str | None = None  # the folder that was found
     missing: tuple[str, ...] = ()  # known domains that are not on disk
+
+    def __repr__(self) -> str:
+        names = self.names if len(self.names) < 4 else [self.names[0], "…", self.names[-1]]
+        images = sum(map(len, self.domains))
+        return (
+            f"<Dataset {self.name!r}: {images:,} images, {len(self.classes)} classes,"
+            f" {len(self.domains)} domain(s): {', '.join(names)}>"
+        )
 
     @property
     def names(self) -> list[str]:

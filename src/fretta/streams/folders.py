@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +63,12 @@ def data_root(root: str | Path | None, what: str) -> Path:
     given = root if root is not None else os.environ.get("FRETTA_DATA")
     if not given:
         raise DataError(
-            f"no place to look for {what}: no root was given and FRETTA_DATA is not set; pass "
-            "root= (on the command line --data) or set FRETTA_DATA to the folder that holds it"
+            f"no place to look for {what}: give root=, or set FRETTA_DATA, to the folder that holds"
+            " it"
         )
     path = Path(given).expanduser()
     if not path.is_dir():
-        origin = "the root given" if root is not None else "FRETTA_DATA"
+        origin = "the folder given" if root is not None else "FRETTA_DATA"
         raise DataError(
             f"{what} was looked for in {path} ({origin}), which "
             f"{'is not a folder' if path.exists() else 'does not exist'}"
@@ -129,6 +129,13 @@ def scan_class(folder: Path, prefix: str) -> list[str]:
     except OSError as error:
         raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
     return sorted(found)
+
+
+def visible_files(folder: Path) -> Iterator[str]:
+    """Every file below `folder` but hidden ones; links to folders are not followed."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        yield from (os.path.join(place, name) for name in files if not _hidden(name))
 
 
 def scan(folder: Path) -> dict[str, list[str]]:

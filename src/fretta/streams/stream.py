@@ -15,14 +15,7 @@ import torch
 from ..errors import ConfigError, FrettaWarning
 from .batch import Batch, Decoded, Plan, Reader
 from .domain import Dataset, ImageFiles, Unreadable
-from .order import (
-    DEFAULT_CONCENTRATION,
-    DEFAULT_IMBALANCE,
-    Indices,
-    Order,
-    arrange,
-    cut,
-)
+from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, arrange, cut
 from .workers import ahead
 
 ERRORS = ("raise", "skip")
@@ -50,6 +43,14 @@ class Stream:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name}={value!r}; an integer from {least} is expected")
+
+    def __repr__(self) -> str:
+        how = f"{self.recipe.get('order', 'as saved')}, seed {self.recipe.get('seed')}"
+        return (
+            f"<Stream of {self.dataset.name!r} ({how}): {self.samples:,} images of"
+            f" {len(self.dataset.domains)} domain(s) in {len(self):,} batches of up to"
+            f" {self.plan.largest}>"
+        )
 
     def __len__(self) -> int:
         """Number of batches."""

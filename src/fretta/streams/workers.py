@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Generator, Sequence
 from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from typing import Protocol, TypeVar
+
+from .._util.processes import end_with_parent, ignoring_interrupts
 
 T = TypeVar("T", covariant=True)
 
@@ -32,20 +31,10 @@ def _context() -> BaseContext:
     return context
 
 
-def _end_with_parent(worker: int) -> None:
-    """In a worker: end when the main process is gone, even if it was killed outright.
-
-    The server that started the worker lives as long as its workers do, so the loader's own check,
-    which looks at the parent's number, would wait for ever.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_leave_after, args=(parent,), daemon=True).start()
-
-
-def _leave_after(parent: BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
+def _prepare(worker: int) -> None:
+    """The server that started the worker lives as long as its workers do, so the loader's own
+    check, which looks at the parent's number, would wait for ever."""
+    end_with_parent()
 
 
 def ahead(
@@ -71,12 +60,13 @@ def ahead(
         sampler=numbers,
         num_workers=min(workers, len(numbers)),
         collate_fn=_unchanged,
-        worker_init_fn=_end_with_parent,
+        worker_init_fn=_prepare,
         prefetch_factor=prefetch,
         multiprocessing_context=_context(),
         generator=torch.Generator(),
     )
-    items = iter(loader)
+    with ignoring_interrupts():
+        items = iter(loader)
     try:
         yield from items
     finally:

@@ -84,7 +84,7 @@ def _of_paper(data: ReportData) -> list[Figure]:
             if analysis.get("kind") == kind:
                 what = f"analysis {analysis.get('name')!r}"
                 found += _tried(data, what, partial(build, analysis))
-    return found + _tried(data, "sensitivity", partial(sensitivity.build, data.records))
+    return found + _tried(data, "sensitivity", partial(sensitivity.build, data.runs))
 
 
 def _of_panel(panel: Panel, data: ReportData) -> list[Figure]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +47,32 @@ def plain(text: object, longest: int = 40) -> str:
     """Names come from anywhere: one line without control characters, not too long."""
     line = "".join(c if c.isprintable() else "·" for c in str(text))
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def short_names(names: Iterable[str], longest: int) -> dict[str, str]:
+    """Each name in at most so many letters, no two alike.
+
+    Of names that would be cut to the same text, the words they begin with in common are left out;
+    what is still the same is numbered.
+    """
+    long = {name: name for name in names}
+    for same in _alike({name: plain(name, longest) for name in long}):
+        words = {name: name.split(" ") for name in same}
+        columns = zip(*words.values(), strict=False)
+        start = len(list(takewhile(lambda column: len(set(column)) == 1, columns)))
+        long |= {name: "…" + " ".join(words[name][start:]) for name in same if start}
+    cut = {name: plain(text, longest) for name, text in long.items()}
+    still = [name for same in _alike(cut) for name in same]
+    for number, name in enumerate(still, 1):
+        cut[name] = f"{plain(long[name], longest - len(str(number)) - 1)} {number}"
+    return cut
+
+
+def _alike(cut: dict[str, str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name, text in cut.items():
+        groups.setdefault(text, []).append(name)
+    return [same for same in groups.values() if len(same) > 1]
 
 
 def count(number: int, word: str) -> str:

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..palette import INK, Style, style
-from .base import plain
+from .base import plain, short_names
 from .maps import LEVELS, Map
 from .places import free, spread
 
 SMALL, NORMAL = 9.2, 10.2  # px
 LINE = 11.5  # px between names
+LONGEST = 18  # letters of a name along an axis
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,20 @@ class Canvas:
             spine.set_visible(False)
 
     def names(
-        self, ax: Any, at: Sequence[float], names: Sequence[str], axis: str = "x", slant: float = 0
+        self,
+        ax: Any,
+        at: Sequence[float],
+        names: Sequence[str],
+        axis: str = "x",
+        slant: float = 0,
+        above: bool = False,
     ) -> None:
         """Names instead of numbers along an axis."""
-        shown = [plain(n, 18) for n in names]
+        short = short_names(names, LONGEST)
+        shown = [short[n] for n in names]
         if axis == "x":
-            end = {"ha": "right", "rotation_mode": "anchor"} if slant else {}
+            side = "left" if above else "right"
+            end = {"ha": side, "rotation_mode": "anchor"} if slant else {}
             ax.set_xticks(at, shown, rotation=slant, fontsize=SMALL, **end)
         else:
             ax.set_yticks(at, shown, fontsize=SMALL)
@@ -114,7 +123,7 @@ class Canvas:
         (artist,) = ax.plot(
             np.asarray(x, dtype=float),
             values,
-            color=look.colour,
+            color=look.color,
             linewidth=width,
             alpha=alpha,
             marker=look.marker if markers else "",
@@ -156,16 +165,17 @@ class Canvas:
         low, high = low - missing / 2 - 1, high + missing / 2 + 1
         edge = float(ax.transAxes.transform((1, 0))[0])
         back = ax.transData.inverted()
+        short = short_names([name for _, name, _ in there], 22)
         for (_, name, series), old, new in zip(there, at, spread(at, LINE, low, high), strict=True):
             look = style(name)
             x0, y0 = back.transform((edge + 2, old))
             x1, y1 = back.transform((edge + 10, new))
             (leader,) = ax.plot(
-                [x0, x1], [y0, y1], color=look.colour, linewidth=0.8, clip_on=False, alpha=0.8
+                [x0, x1], [y0, y1], color=look.color, linewidth=0.8, clip_on=False, alpha=0.8
             )
             self.mark(leader, series)
             x2, _ = back.transform((edge + 13, new))
-            self.text(ax, x2, y1, plain(name, 22), series)
+            self.text(ax, x2, y1, short[name], series)
 
     def legend(
         self, left: float, top: float, names: Mapping[str, int], notes: Mapping[str, str], head: str
@@ -176,14 +186,15 @@ class Canvas:
         ax.set_xlim(0, self.width - left)
         ax.set_ylim(14.0 * (len(names) + 1), 0)
         self.text(ax, self.width - left - 2, 7, head, ha="right", alpha=0.75)
+        short = short_names(names, 10)  # beside it the number
         for row, (name, series) in enumerate(names.items(), 1):
             look, y = style(name), 14.0 * row + 7
             self.line(ax, [0, 9, 18], [y, y, y], look, series, 1.5)
             (dot,) = ax.plot(
-                [9], [y], marker=look.marker, color=look.colour, markersize=4.5, markeredgewidth=0
+                [9], [y], marker=look.marker, color=look.color, markersize=4.5, markeredgewidth=0
             )
             self.mark(dot, series)
-            self.text(ax, 22, y, plain(name, 12), series)
+            self.text(ax, 22, y, short[name], series)
             self.text(ax, self.width - left - 2, y, notes.get(name, ""), series, ha="right")
 
     def tags(self, ax: Any, places: Sequence[tuple[float, float, str, int]]) -> None:
@@ -191,8 +202,9 @@ class Canvas:
         pixels = [ax.transData.transform((x, y)) for x, y, _, _ in places]
         taken = [(px - 5, py - 5, px + 5, py + 5) for px, py in pixels]
         back = ax.transData.inverted()
+        short = short_names([name for _, _, name, _ in places], 22)
         for (px, py), (_, _, name, series) in zip(pixels, places, strict=True):
-            text = plain(name, 22)
+            text = short[name]
             w, h = 5.8 * len(text), 11.0
             # (where the text is anchored, how, and its left edge)
             spots = [(px + 8, py, "left", px + 8), (px - 8, py, "right", px - 8 - w)]
@@ -227,7 +239,7 @@ class Canvas:
     # ---- heat maps ---------------------------------------------------------------------------
 
     def cells(
-        self, ax: Any, shade: NDArray[Any], colour: str, most: float = 1.0, gap: float = 0.0
+        self, ax: Any, shade: NDArray[Any], color: str, most: float = 1.0, gap: float = 0.0
     ) -> None:
         """A matrix as rectangles; shade in [0, 1] is the opacity, so that it suits any background.
 
@@ -241,11 +253,11 @@ class Canvas:
         box = ax.get_position()
         place = (box.x0 * self.width, (1 - box.y1) * self.height)
         size = (box.width * self.width / columns, box.height * self.height / rows)
-        self.maps.append(Map(levels, colour, most, place, size, gap))
+        self.maps.append(Map(levels, color, most, place, size, gap))
         from matplotlib.colors import to_rgb
 
         picture = np.zeros((rows, columns, 4))
-        picture[..., :3] = to_rgb(colour)
+        picture[..., :3] = to_rgb(color)
         picture[..., 3] = most * levels / LEVELS
         scale = max(1, round(2 * min(size))) if gap else 1
         picture = picture.repeat(scale, 0).repeat(scale, 1)
@@ -263,11 +275,11 @@ class Canvas:
         return self.drawing
 
     def scale(
-        self, left: float, top: float, colour: str, low: str, high: str, most: float = 1.0
+        self, left: float, top: float, color: str, low: str, high: str, most: float = 1.0
     ) -> None:
         """A small bar that says what the shades of `cells` mean."""
         ax = self.axes(left, top, 70, 7)
         self.blank(ax)
-        self.cells(ax, np.linspace(0.05, 1, LEVELS)[None, :], colour, most)
+        self.cells(ax, np.linspace(0.05, 1, LEVELS)[None, :], color, most)
         self.text(ax, -1, 0.55, low, ha="right")
         self.text(ax, LEVELS + 1, 0.55, high, ha="left")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data import ReportData
 from ..palette import BLUE, RED
 from .base import WIDTH, Figure, Value, plain
-from .canvas import SMALL, Canvas
-from .panels import Panel, summed
+from .canvas import LONGEST, Canvas
+from .panels import Panel, class_names, summed
 
 MOST = 11  # methods
 WIDE = 12  # classes with a column of their own; of more, the extremes
@@ -40,8 +42,9 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
     if not change:
         return None
     shown = extremes(np.nanmean([np.nan_to_num(c) for c in change.values()], axis=0), WIDE)
+    names = class_names(panel, data, len(source))
     rows: list[list[Value]] = [
-        [int(c), _round(100 * source[c]), *(_round(values[c]) for values in change.values())]
+        [names[c], _round(100 * source[c]), *(_round(values[c]) for values in change.values())]
         for c in range(len(source))
     ]
     losses = {k: int((v < 0).sum()) for k, v in change.items()}
@@ -57,7 +60,7 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
             f" class is given up.{few}{panel.left_out(MOST + 1)}"
         ),
         alt=(
-            f"The least gain is {float(change[worst][which]):+.1f} points, of class {which}"
+            f"The least gain is {float(change[worst][which]):+.1f} points, of class {names[which]}"
             f" under {plain(worst)}; "
             + f"{sum(map(bool, losses.values()))} of {len(change)} methods lost on some class."
         ),
@@ -65,8 +68,8 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
         header=["class", "source %", *(f"{plain(k)}, points" for k in change)],
         rows=rows,
         series=[],
-        paint=lambda canvas: _paint(canvas, change, shown),
-        height=40 + 19 * len(change) + 8,
+        paint=lambda canvas: _paint(canvas, change, {c: names[c] for c in shown}),
+        height=_top(names[c] for c in shown) + 19 * len(change) + 8,
     )
 
 
@@ -90,18 +93,28 @@ def _signed(value: float) -> str:
     return "0" if float(text) == 0 else text.replace("-", "−")
 
 
-def _paint(canvas: Canvas, change: dict[str, NDArray[np.float64]], shown: list[int]) -> None:
-    ax = canvas.axes(64, 40, WIDTH - 64 - 8, 19 * len(change))
+def _top(names: Iterable[str]) -> float:
+    """Room above the matrix: numbers lie flat, names are slanted."""
+    return 40 if max(map(len, names)) <= 2 else 90
+
+
+def _paint(canvas: Canvas, change: dict[str, NDArray[np.float64]], shown: dict[int, str]) -> None:
+    top_px = _top(shown.values())
+    left = 12 + 5.6 * min(LONGEST, max(map(len, change)))
+    last = list(shown.values())[-1]  # slanted, it reaches beyond its column
+    right = 8 if top_px == 40 else max(8.0, 4 * min(LONGEST, len(last)) - 8)
+    ax = canvas.axes(left, top_px, WIDTH - left - right, 19 * len(change))
     canvas.blank(ax)
-    table = np.array([values[shown] for values in change.values()])
+    table = np.array([values[list(shown)] for values in change.values()])
     top = max(float(np.nanmax(np.abs(table))), 1e-9)
     canvas.cells(ax, np.clip(table, 0, None) / top, BLUE, most=0.6, gap=1)
     canvas.cells(ax, np.clip(-table, 0, None) / top, RED, most=0.75, gap=1)
     for (row, column), value in np.ndenumerate(table):
         canvas.text(ax, column + 0.5, row + 0.5, _signed(value), ha="center")
-        label = f"{list(change)[row]}, class {shown[column]}: {value:+.1f} points"
+        label = f"{list(change)[row]}, class {list(shown.values())[column]}: {value:+.1f} points"
         canvas.point(ax, column + 0.5, row + 0.5, None, label)
     canvas.names(ax, [i + 0.5 for i in range(len(change))], list(change), "y")
-    ax.set_xticks([i + 0.5 for i in range(len(shown))], [str(c) for c in shown], fontsize=SMALL)
     ax.xaxis.tick_top()
+    at = [i + 0.5 for i in range(len(shown))]
+    canvas.names(ax, at, list(shown.values()), slant=45 if top_px > 40 else 0, above=True)
     canvas.words(ax, y="class")

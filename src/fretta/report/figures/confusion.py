@@ -10,7 +10,7 @@ from ..palette import BLUE
 from .base import WIDTH, Figure, Value, plain
 from .canvas import Canvas
 from .maps import even
-from .panels import SEEDS, Panel
+from .panels import SEEDS, Panel, class_names
 
 
 def shares(panel: Panel, data: ReportData, label: str) -> NDArray[np.float64] | None:
@@ -37,13 +37,14 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
         return None
     worst = {k: _worst(m) for k, m in there.items()}
     size = len(next(iter(there.values())))
+    names = class_names(panel, data, size)
     rows: list[list[Value]] = [
-        [k, int(i), int(j), round(100 * float(m[i, j]), 2)]
+        [k, names[i], names[j], round(100 * float(m[i, j]), 2)]
         for k, m in there.items()
         for i, j in _largest(m, 20)
     ]
     told = "; ".join(
-        f"{plain(k)}: {i} taken for {j} in {100 * there[k][i, j]:.0f} %"
+        f"{plain(k)}: {names[i]} taken for {names[j]} in {100 * there[k][i, j]:.0f} %"
         for k, (i, j) in worst.items()
     )
     return Figure(
@@ -59,8 +60,8 @@ def build(panel: Panel, data: ReportData) -> Figure | None:
         header=["method", "label", "predicted", "% of the label"],
         rows=rows,
         series=[],
-        paint=lambda canvas: _paint(canvas, there),
-        height=256,
+        paint=lambda canvas: _paint(canvas, there, names),
+        height=276 if _named(names) else 256,
     )
 
 
@@ -74,17 +75,26 @@ def _worst(matrix: NDArray[np.float64]) -> tuple[int, int]:
     return next(iter(_largest(matrix, 1)), (0, 0))
 
 
-def _paint(canvas: Canvas, there: dict[str, NDArray[np.float64]]) -> None:
-    side = even(180.0, len(next(iter(there.values()))))
-    for left, (label, matrix) in zip((22.0, WIDTH - side - 4), there.items(), strict=False):
+def _named(names: list[str]) -> bool:
+    """Whether names stand along the axes: there are few, and they are no numbers."""
+    return len(names) <= 20 and max(map(len, names)) > 2
+
+
+def _paint(canvas: Canvas, there: dict[str, NDArray[np.float64]], names: list[str]) -> None:
+    named = _named(names)
+    side = even(160.0 if named else 180.0, len(names))
+    lefts = (72.0 if named else 22.0, WIDTH - side - 4)
+    for left, (label, matrix) in zip(lefts, there.items(), strict=False):
         ax = canvas.axes(left, 28, side, side, label)
         canvas.blank(ax)
         canvas.cells(ax, matrix, BLUE, most=0.9, gap=0.6 if len(matrix) <= 20 else 0.0)
         if len(matrix) <= 20:
             at = [i + 0.5 for i in range(len(matrix))]
-            canvas.names(ax, at, [str(i) for i in range(len(matrix))], "x")
-            canvas.names(ax, at, [str(i) for i in range(len(matrix))], "y")
+            canvas.names(ax, at, names, "x", slant=50 if named else 0)
+            if not named or left == lefts[0]:  # the rows of the other are the same
+                canvas.names(ax, at, names, "y")
         for i, j in _largest(matrix, 10):
-            text = f"{label}: {i} taken for {j} in {100 * matrix[i, j]:.1f} %"
+            text = f"{label}: {names[i]} taken for {names[j]} in {100 * matrix[i, j]:.1f} %"
             canvas.point(ax, j + 0.5, i + 0.5, None, text)
-    canvas.scale(WIDTH / 2 - 35, 240, BLUE, "0", "100 % of the label", most=0.9)
+    height = canvas.height - 16
+    canvas.scale(WIDTH / 2 - 35, height, BLUE, "0", "100 % of the label", most=0.9)

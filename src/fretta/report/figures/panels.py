@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records import Record, digest
+from ...experiment.records import Record, digest
 from ..data import ReportData
 from .base import count, plain, slug
 
@@ -95,6 +95,15 @@ def _fullest(groups: dict[str, list[Record]]) -> list[Record]:
     """One label, several settings: only runs of one setting may be averaged. The most seeds win."""
     best = max(groups.values(), key=lambda runs: (len(runs), runs[0].key))
     return sorted(best, key=lambda r: r.run["seed"])
+
+
+def class_names(panel: Panel, data: ReportData, classes: int) -> list[str]:
+    """As the data set calls them; numbers where no run tells, or runs do not agree."""
+    told = [(data.details(runs[0].key) or {}).get("classes") for runs in panel.runs.values()]
+    found = {tuple(plain(name) for name in names) for names in told if names}
+    if {len(names) for names in found} != {classes} or len(found) > 1:
+        return [str(number) for number in range(classes)]
+    return list(*found)
 
 
 def summed(data: ReportData, runs: list[Record], key: str) -> list[np.ndarray]:

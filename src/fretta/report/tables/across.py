@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from ..members import Member, Setup
 from ..paper import NOTES, paper_value
 from ..shipped import ACROSS, label_order, suite_facts
-from ..significance import Sample, Series
+from ..significance import Ranking, Series, mean_of
 from .domains import corrupted, with_mark
-from .notes import legend, rank_note, shared_flags
+from .notes import mark_note, shared_flags
 from .table import Column, Row, Table, cell_of, marked, slug
 
 DOMAINS = {"vlcs": 4, "domainnet": 6, "imagenetc": 15}
@@ -22,19 +22,6 @@ def imbalance(setup: Setup) -> float | None:
         if options.get("imbalance") is not None:
             return float(options["imbalance"])
     return None
-
-
-def _average(each: Sequence[Series]) -> Series:
-    """Over setups, for the seeds that have them all."""
-    seeds = set.intersection(*(set(s) for s in each)) if each else set()
-    return {
-        seed: Sample(
-            sum(s[seed].value for s in each) / len(each),
-            None,
-            tuple(k for s in each for k in s[seed].keys),
-        )
-        for seed in sorted(seeds)
-    }
 
 
 def shift_table(setups: Sequence[Setup]) -> Table | None:
@@ -68,7 +55,7 @@ def shift_table(setups: Sequence[Setup]) -> Table | None:
             each = [
                 found[f].mean(setup.domains, measure) if f in found else {} for f, setup in shifted
             ]
-            values += [*each, _average(each)]
+            values += [*each, mean_of(each)]
         series.append(values)
         names = [*(f"imbalance_factor={f:g}" for f in factors), "imbalance_factor=AVG"]
         printed = [
@@ -93,21 +80,15 @@ def shift_table(setups: Sequence[Setup]) -> Table | None:
         ]
     )
     shared, told = shared_flags(rows)
-    half = len(factors)
-    notes = (
-        rank_note([rankings[half]], "average over images"),
-        rank_note([rankings[-1]], "average over classes"),
-        legend(rankings),
-        *told,
-        NOTES.get(first.paper, ""),
-    )
+    notes = (mark_note(rankings), *told, NOTES.get(first.paper, ""))
     return Table(
         slug(suite, "label-shift"),
         "Label shift by imbalance factor",
         tuple(columns),
         rows,
         suite,
-        f"{suite_facts(suite).title}. Accuracy in %, mean ± standard deviation over seeds.",
+        first.heading,
+        f"{first.heading}. Accuracy in %, mean ± standard deviation over seeds.",
         tuple(filter(None, notes)),
         shared,
     )
@@ -121,6 +102,7 @@ def scale_table(setups: Sequence[Setup]) -> Table | None:
         return None
     columns = [Column(_data_name(n), long=suite_facts(n).title) for n in names]
     rows: list[Row] = []
+    rankings: list[Ranking] = []
     for backbone in dict.fromkeys(s.name for s in chosen):
         here = {s.suite: s for s in chosen if s.name == backbone}
         labels = sorted(
@@ -132,7 +114,8 @@ def scale_table(setups: Sequence[Setup]) -> Table | None:
             series.append(
                 [m.mean(here[n].domains) if (m := _pick(here, n, label)) else {} for n in names]
             )
-        marks, _ = marked(columns, series)
+        marks, found = marked(columns, series)
+        rankings += found
         for label, values, row_marks in zip(labels, series, marks, strict=True):
             members = [m for n in names if (m := _pick(here, n, label))]
             cells = tuple(
@@ -150,15 +133,17 @@ def scale_table(setups: Sequence[Setup]) -> Table | None:
             flags = tuple(dict.fromkeys(f for m in members for f in m.flags))
             rows.append(Row(label, cells, "", flags, backbone, members[0].method))
     shared, told = shared_flags(rows)
+    domainnet = NOTES["DomainNet"] if "domainnet" in names else ""
     return Table(
         "scalability",
         "Scalability: backbones and data sets",
         tuple(columns),
         tuple(rows),
         ACROSS,
+        suite_facts(ACROSS).title,
         "Mean accuracy over the domains in %, mean ± standard deviation over seeds. Where a label "
         "has several settings, the one with most runs.",
-        (*told, NOTES["DomainNet"]) if "domainnet" in names else tuple(told),
+        tuple(filter(None, (mark_note(rankings), *told, domainnet))),
         shared,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..describe import protocol_text
 from ..members import Member, Setup
 from ..paper import paper_value
-from ..shipped import suite_facts
 from ..significance import Sample, Series
 from .notes import shared_flags
 from .table import Cell, Column, Row, Table, cell_of, slug
@@ -28,14 +27,14 @@ def _of(member: Member, name: str, factor: float = 1.0) -> Series:
         if value is not None:
             by_seed.setdefault(record.run["seed"], []).append((factor * value, record.key))
     return {
-        seed: Sample(sum(v for v, _ in pairs) / len(pairs), None, tuple(k for _, k in pairs))
+        seed: Sample(sum(v for v, _ in pairs) / len(pairs), tuple(k for _, k in pairs))
         for seed, pairs in by_seed.items()
     }
 
 
 def _ratio(mine: Series, base: Series) -> Series:
     return {
-        s: Sample(mine[s].value / base[s].value, None, mine[s].keys)
+        s: Sample(mine[s].value / base[s].value, mine[s].keys)
         for s in mine
         if s in base and base[s].value > 0
     }
@@ -69,7 +68,8 @@ def cost_table(setup: Setup) -> Table:
         COLUMNS,
         tuple(rows),
         setup.suite,
-        f"{suite_facts(setup.suite).title}. Mean over seeds. {_machines(setup)} "
+        setup.heading,
+        f"{setup.heading}. Mean over seeds. {_machines(setup)} "
         f"{protocol_text(setup.run, setup.seeds)}.",
         (*notes, *_warnings(setup)),
         shared,

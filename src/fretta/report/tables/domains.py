@@ -8,9 +8,8 @@ from dataclasses import replace
 from ..describe import protocol_text
 from ..members import Member, Setup
 from ..paper import paper_mean, paper_value
-from ..shipped import suite_facts
 from ..significance import Series
-from .notes import legend, paper_notes, rank_note, shared_flags
+from .notes import mark_note, paper_notes, shared_flags
 from .table import Cell, Column, Row, Table, cell_of, marked, slug
 
 # In the order of the benchmark: noise and blur are 1-7, weather and digital 8-15.
@@ -122,19 +121,15 @@ def _finished(
         ]
     )
     shared, told = shared_flags(rows)
-    last = next((c.name for c in reversed(columns) if c.ranked), "")
-    notes = (
-        *(f"{n}" for n in (rank_note(rankings, last), legend(rankings)) if n),
-        *told,
-        *paper_notes(setup),
-    )
+    notes = tuple(filter(None, (mark_note(rankings), *told, *paper_notes(setup))))
     return Table(
         slug(setup.suite, setup.title, kind),
         f"{title}: {setup.title}",
         tuple(columns),
         rows,
         setup.suite,
-        f"{suite_facts(setup.suite).title}. Accuracy in %, mean ± standard deviation over seeds. "
+        setup.heading,
+        f"{setup.heading}. Accuracy in %, mean ± standard deviation over seeds. "
         f"{protocol_text(setup.run, setup.seeds)}.",
         notes,
         shared,

@@ -10,10 +10,9 @@ from .table import Cell, Column, Table, own_flags, show
 from .text import heading, mark_sign
 
 SPOKEN = {
-    "best": "best",
-    "tie": "best or not distinguishable from it",
-    "top": "highest, untested",
-    "second": "second",
+    "best": "highest",
+    "tie": "not distinguishable from the highest",
+    "untested": "not tested against the highest",
 }
 
 
@@ -40,7 +39,7 @@ def table_view(table: Table, payload: Payload, paper: bool) -> dict[str, Any]:
                         "setting": row.setting,
                         "flags": own_flags(table, row),
                         "cells": [
-                            _cell(cell, column, payload, paper)
+                            _cell(cell, column, payload.numbers(cell.keys, table.suite), paper)
                             for cell, column in zip(row.cells, table.columns, strict=True)
                         ],
                     }
@@ -53,7 +52,7 @@ def table_view(table: Table, payload: Payload, paper: bool) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell, column: Column, payload: Payload, paper: bool) -> dict[str, Any]:
+def _cell(cell: Cell, column: Column, runs: str, paper: bool) -> dict[str, Any]:
     spread = cell.std if column.kind in ("percent", "points") else None
     broken = cell.failed and cell.value is None and not cell.text
     text = "failed" if broken else cell.text or show(cell.value, column.kind)
@@ -66,7 +65,7 @@ def _cell(cell: Cell, column: Column, payload: Payload, paper: bool) -> dict[str
         "std": "" if spread is None else f"{spread:.2f}",
         "mark": cell.mark,
         "sort": cell.text if cell.value is None else f"{cell.value:.6g}",
-        "runs": payload.numbers(cell.keys),
+        "runs": runs,
         "column": column.name,
         "tone": "broken" if broken else "" if cell.text or cell.value is not None else "none",
         "paper": _minus(show(cell.paper, column.kind)) if beside else "",

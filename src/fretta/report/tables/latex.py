@@ -7,7 +7,7 @@ import unicodedata
 from itertools import groupby
 
 from .table import Cell, Row, Table, own_flags, show
-from .text import heading, row_name, with_paper
+from .text import heading, mark_sign, row_name, with_paper
 
 _SIGNS = {
     "\\": r"\textbackslash{}",
@@ -50,11 +50,9 @@ def _cell(cell: Cell, kind: str) -> str:
     if cell.value is None:
         return r"\textit{failed}" if cell.failed else "--"
     number = _signed(show(cell.value, kind))
-    if cell.mark in ("best", "tie", "top"):
+    if cell.mark == "best":
         number = rf"\textbf{{{number}}}"
-    elif cell.mark == "second":
-        number = rf"\underline{{{number}}}"
-    number += {"tie": r"$^\dagger$", "top": r"$^\ddagger$"}.get(cell.mark, "")
+    number += safe(mark_sign(cell.mark))
     spread = cell.std is not None and kind in ("percent", "points")
     return number + (rf"\,{{\scriptsize$\pm${cell.std:.2f}}}" if spread else "")
 

@@ -7,51 +7,25 @@ from collections.abc import Sequence
 from ..describe import DIRTY, ORACLE
 from ..members import Setup
 from ..paper import NOTES
-from ..significance import Ranking
+from ..significance import Ranking, basis
 from .table import Row
 
 ALL_DIRTY = "All runs come from uncommitted code: they cannot be traced to a commit."
 
 
-def rank_note(rankings: Sequence[Ranking], what: str = "") -> str:
-    """Of the column that decides, the last ranked one: how sure its best is."""
-    decided = [r for r in rankings if any(r.marks)]
-    if not decided:
+def mark_note(rankings: Sequence[Ranking]) -> str:
+    """What the marks mean, and which test decided on them."""
+    seen = {mark for r in rankings for mark in r.marks}
+    if "best" not in seen:
         return ""
-    last = decided[-1]
-    basis = _basis(last)
-    where = f"{what}: " if what else ""
-    ties = last.marks.count("tie")
-    if ties:
-        return f"{where}the best is within noise: {ties} methods cannot be told apart ({basis})."
-    if not last.alone:
-        return f"{where}the highest could not be tested against all others: seeds differ."
-    p = "" if last.p is None else f", p {_p(last.p)} against the second"
-    return f"{where}the best is beyond noise ({basis}{p})."
-
-
-def _basis(ranking: Ranking) -> str:
-    if ranking.most <= 1:
-        return "one seed: z-test on the images"
-    if ranking.n == ranking.most:
-        return f"paired t-test over {ranking.n} seeds"
-    return f"paired tests over {ranking.n} to {ranking.most} seeds"
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
-
-
-def legend(rankings: Sequence[Ranking]) -> str:
-    seen = {m for r in rankings for m in r.marks}
     parts = [
-        "bold: best" if "best" in seen else "",
-        "bold†: best or not distinguishable from it (5 %, Holm)" if "tie" in seen else "",
-        "bold‡: highest, untested" if "top" in seen else "",
-        "underlined: second" if "second" in seen else "",
+        "Bold: the highest mean",
+        "†: not distinguishable from it" if "tie" in seen else "",
+        "‡: not tested against it, no seed in common" if "untested" in seen else "",
     ]
-    text = "; ".join(filter(None, parts))
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    tests = [t for r in rankings for t in r.tests]
+    how = f" Each row is tested against the bold one, at 5 %: {basis(tests)}." if tests else ""
+    return f"{'; '.join(filter(None, parts))}.{how}"
 
 
 def paper_notes(setup: Setup) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...results import mean_and_deviation
+from ...experiment.results import mean_and_deviation
 from ..significance import Ranking, Series, rank
 
 DASH = "–"
@@ -16,8 +16,8 @@ DASH = "–"
 class Column:
     name: str
     kind: str = "percent"  # percent, points (signed), seconds, milliseconds, bytes, ratio, text
-    group: str = ""  # spans neighbours of the same group
-    ranked: bool = True  # best and second are marked
+    group: str = ""  # spans neighbors of the same group
+    ranked: bool = True  # the highest is marked, and what cannot be told from it
     long: str = ""  # in full, where the name is short
 
 
@@ -28,7 +28,7 @@ class Cell:
     value: float | None = None
     std: float | None = None
     n: int = 0
-    mark: str = ""  # best, tie, top, second
+    mark: str = ""  # best, tie, untested
     paper: float | None = None
     text: str = ""  # instead of a value
     keys: tuple[str, ...] = ()  # of the runs behind it
@@ -56,6 +56,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     suite: str = ""
+    heading: str = ""  # title of the suite
     caption: str = ""
     notes: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()  # flags that all rows carry: told once, in the notes

@@ -22,7 +22,7 @@ def heading(column: Column) -> str:
 
 
 def mark_sign(mark: str) -> str:
-    return {"tie": "†", "top": "‡"}.get(mark, "")
+    return {"tie": "†", "untested": "‡"}.get(mark, "")
 
 
 def _cell(cell: Cell, column: Column) -> str:
@@ -31,11 +31,7 @@ def _cell(cell: Cell, column: Column) -> str:
     text = show(cell.value, column.kind, cell.std)
     if cell.value is None:
         return "failed" if cell.failed else text
-    if cell.mark in ("best", "tie", "top"):
-        text = f"**{text}**{mark_sign(cell.mark)}"
-    elif cell.mark == "second":
-        text = f"<u>{text}</u>"
-    return text
+    return f"**{text}**" if cell.mark == "best" else text + mark_sign(cell.mark)
 
 
 def _paper(cell: Cell, column: Column) -> list[str]:

@@ -1,0 +1,189 @@
+"""Ctrl-C: one line that says how to go on, no traceback, exit code 130."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from executor_parts import ONE, small_jobs
+from rich.console import Console
+from typer.testing import CliRunner
+
+from fretta._util.processes import ignoring_interrupts
+from fretta.cli import live
+from fretta.cli.app import Commands, after_interrupt
+from fretta.experiment.execute import Event, run_jobs
+from fretta.experiment.store import Store
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+def test_what_is_said() -> None:
+    arguments = ["run", "my suite.toml", "--jobs", "2"]
+    assert after_interrupt("run", arguments).endswith("fretta run 'my suite.toml' --jobs 2")
+    adapt = after_interrupt("adapt", ["adapt", "--force", "--out", "o"])
+    assert "fretta adapt --out o --resume" in adapt  # --force and --resume exclude each other
+    assert "fretta" not in after_interrupt("tsne", ["analyze", "tsne"])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), PermissionError(13, "denied", "a/b")])
+def test_commands_end_in_one_line(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer(cls=Commands)
+
+    @app.command()
+    def run() -> None:
+        raise error
+
+    @app.command()
+    def other() -> None: ...
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        result = CliRunner().invoke(app, ["run"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if isinstance(error, KeyboardInterrupt):
+        assert result.exit_code == 130
+        assert "to go on: fretta" in result.stderr
+        assert result.stderr.count("\n") == 1
+    else:
+        assert str(result.exception) == "denied: 'a/b'"
+
+
+def hear(pipe: multiprocessing.connection.Connection) -> None:
+    pipe.send("up")
+    pipe.recv()
+    pipe.send("alive")
+
+
+def test_workers_leave_the_signal_to_their_parent() -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=hear, args=(theirs,))
+    with ignoring_interrupts():
+        process.start()
+    os.kill(process.pid or 0, signal.SIGINT)  # while it imports
+    assert ours.recv() == "up"
+    os.kill(process.pid or 0, signal.SIGINT)
+    ours.send("?")
+    assert ours.recv() == "alive"
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_the_counter_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, jobs = Store(tmp_path), small_jobs("source", "bn", "tent", limit=32)
+    run_jobs(jobs[:2], store, options=ONE)
+    told: list[str] = []
+    monkeypatch.setattr(live, "say", told.append)
+    board, events = live._Board(jobs), list[Event]()
+    run_jobs(jobs, store, options=ONE, on_event=events.append)
+    for event in events:
+        board.plain(event)
+    assert [e.kind for e in events if e.kind != "batch"] == ["there", "there", "began", "ended"]
+    assert told[0].startswith("2 of 3 runs")
+    assert told[1].startswith("[3/3] digits tent")
+    with (console := Console(width=200)).capture() as shown:
+        console.print(board.render())
+    assert "3 of 3 runs" in shown.get()
+
+
+# ---- as a user does it: to the whole process group, as a terminal sends it ---------------------
+
+
+def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Ctrl-C as soon as a file of that pattern is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fretta", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and not any(folder.glob(pattern)):
+        time.sleep(0.01)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in out + err
+    assert err.startswith("stopped")
+    assert err.count("\n") == 1
+    return subprocess.CompletedProcess(arguments, 130, out, err)
+
+
+def resumed(folder: Path, line: str) -> str:
+    """The command that the line tells to type, as typed."""
+    command = shlex.split(line.partition("to go on: fretta ")[2])
+    out = subprocess.run(
+        [sys.executable, "-m", "fretta", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+    )
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+EXECUTORS = [
+    pytest.param([], marks=pytest.mark.slow, id="here"),
+    pytest.param(["--jobs", "2"], marks=pytest.mark.slow, id="processes"),
+    pytest.param(["--ray"], marks=pytest.mark.ray, id="ray"),
+]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_run(tmp_path: Path, executor: list[str]) -> None:
+    stopped = interrupted(tmp_path, "results/records/[!.]*.json", "run", "smoke", *executor)
+    there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
+    assert there < 4
+    out = resumed(tmp_path, stopped.stderr)
+    assert f"{there} were there already" in out
+    assert f"[{there + 1}/4]" in out
+    assert "[4/4]" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_corrupt(tmp_path: Path, jobs: str) -> None:
+    import numpy as np
+    from PIL import Image
+
+    (tmp_path / "pictures" / "cat").mkdir(parents=True)
+    for i in range(40):
+        pixels = np.random.default_rng(i).integers(0, 255, (128, 128, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / "cat" / f"{i}.png")
+    arguments = ("corrupt", "pictures", "out", "--corruption", "glass_blur", "--jobs", jobs)
+    stopped = interrupted(tmp_path, "out/glass_blur/*/cat/[!.]*.png", *arguments)
+    assert "already there" in resumed(tmp_path, stopped.stderr)
+    assert len(list((tmp_path / "out").rglob("[!.]*.png"))) == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pattern", "arguments"),
+    [
+        (
+            "results/records/[!.]*.json",
+            "evaluate --model digits --data digits --method bn --method tea",
+        ),
+        ("results/records/[!.]*.json", "tune smoke --method tent --rule oracle"),
+        ("results/records/[!.]*.json", "analyze sensitivity --jobs 2"),
+        ("results/records", "analyze redundancy"),
+        ("d.ckpt", "train digits --out d.safetensors --epochs 200"),
+        ("demo-output/records/[!.]*.json", "demo"),
+    ],
+)
+def test_others(tmp_path: Path, pattern: str, arguments: str) -> None:
+    interrupted(tmp_path, pattern, *arguments.split())

@@ -1,0 +1,142 @@
+"""What a user may get wrong: one error that names the option, never a traceback; whole tables."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from commands import fretta
+from fretta.experiment.store import Store
+from test_results import record
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with an empty folder, a file and a store of long-named runs."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.txt").write_text("hello")
+    store = Store(tmp_path / "store")
+    for label in ("g-fret", "tent " + " ".join(f"hyperparameter{i}=0.{i}" for i in range(9))):
+        store.put(record(label, 0, 0.5, suite="a-suite-of-a-long-name" * 2, case="a/case" * 8))
+        store.put(record(label, 1, 0.5, suite="b", case="c"))
+    return tmp_path
+
+
+NUMBERS = """
+run smoke --jobs 0
+run smoke --seed -1
+run smoke --limit 0
+run smoke --threads 0
+run smoke --workers -1
+run smoke --checkpoint nan
+run smoke --jobs x
+tune smoke --method tent --rule oracle --optuna 0
+tune smoke --method tent --rule oracle --limit -5
+evaluate --model digits --data digits --method source --batch-size 0
+evaluate --model digits --data digits --method source --seed -1
+evaluate --model digits --data digits --method source --corruption fog --severity 9
+corrupt empty out --jobs 0
+corrupt empty out --severity 9
+corrupt empty out --severity 5-1
+train digits --out x.safetensors --epochs 0
+train digits --out x.safetensors --lr nan
+train digits --out x.safetensors --batch-size 1
+analyze redundancy --severity 0
+analyze redundancy --threads -1
+analyze redundancy --batch-size 0
+analyze tsne --images 1
+analyze sensitivity --k1 1.5
+analyze sensitivity --lam x
+compare --model digits --data digits --seed -1
+adapt --model digits --data empty --out o --seed -1
+adapt --model digits --data empty --out o --batch-size 0
+bench-steps --num-classes 0
+watch store --no-browser --port 99999
+results store --level nope
+results store --status nope
+results store --format nope
+"""
+
+NAMES = [
+    ("run nosuite", "digits"),  # says which there are
+    ("run smoke --method nope", "tent"),
+    ("run smoke --store file.txt", "file.txt"),
+    ("run smoke --device nope", "--device nope"),
+    ("tune smoke --method tent --rule nope", "--rule nope"),
+    ("tune smoke --method source --rule oracle", "--grid"),
+    ("tune smoke --method tent --rule oracle --grid lr", "--grid"),
+    ("tune smoke --method tent --rule oracle --product --optuna 3", "--optuna"),
+    ("tune smoke --method tent --rule oracle --out empty", "--out"),
+    ("evaluate --model digits --data digits --method nope", "--method"),
+    ("evaluate --model digits --data digits --method bn --severity 3", "--corruption"),
+    ("evaluate --model digits --data digits --method eata", "--source"),
+    ("evaluate --model digits --data pacs --method bn", "--root"),
+    ("analyze redundancy --method nope", "--method"),
+    ("analyze redundancy --device nope", "--device nope"),
+    ("bench-steps --methods ''", "--methods"),
+    ("bench-steps cifar:resnet20 --device nope --methods bn", "--device nope"),
+    ("compare --model digits --data digits --methods ''", "--methods"),
+    ("compare --model digits --data digits --device nope", "--device nope"),
+    ("adapt --model digits --data pictures --out o --device nope", "--device nope"),
+    ("check cifar:resnet20 --head nope --size 32", "--head nope"),
+    ("doctor nope", "officehome"),
+    ("corrupt empty file.txt", "is a file"),
+    ("corrupt empty out --corruption ''", "--corruption"),
+    ("results gone", "fretta run"),
+    ("results file.txt", "folder"),
+    ("results store --suite nope", "a-suite-of-a-long-name"),
+    ("results store --out x.txt", ".csv"),
+    ("results store --out empty --format csv", "--out"),
+    ("run smoke --ray 127.0.0.1:abc", "'abc'"),
+]
+
+
+@pytest.mark.parametrize("line", NUMBERS.strip().splitlines())
+def test_a_value_out_of_range_names_its_option(line: str, place: Path) -> None:
+    out = fretta(*line.split(), cwd=place)
+    assert out.returncode == 2
+    assert line.split()[-2] in out.stderr
+
+
+@pytest.mark.parametrize(("line", "told"), NAMES)
+def test_a_wrong_name_is_told(line: str, told: str, place: Path) -> None:
+    if "--ray" in line:
+        pytest.importorskip("ray")
+    out = fretta(*shlex.split(line), cwd=place)
+    assert out.returncode == 2
+    assert out.stderr.startswith("error: ")
+    assert out.stderr.count("\n") == 1
+    assert told in out.stderr
+    assert "suite 'evaluate'" not in out.stderr  # nobody wrote such a suite
+
+
+def test_without_arguments_there_is_help() -> None:
+    out = fretta()
+    assert out.returncode == 2
+    assert "Usage" in out.stdout + out.stderr
+    assert "doctor" in out.stdout + out.stderr
+
+
+@pytest.mark.parametrize("level", ["methods", "runs", "domains"])
+def test_a_row_of_a_piped_table_is_a_line(level: str, place: Path) -> None:
+    lines = fretta("results", "store", "--level", level, cwd=place, columns=40).stdout.splitlines()
+    assert len(lines) == 1 + 4
+    assert len([line for line in lines if "g-fret" in line]) == 2  # grep finds whole rows
+    long = [line for line in lines if "hyperparameter8" in line]
+    assert len(long) == 2
+    assert all("hyperparameter0" in line for line in long)
+
+
+def test_a_results_file_says_its_format(place: Path) -> None:
+    assert fretta("results", "store", "--out", "x.csv", cwd=place).stdout == ""
+    assert (place / "x.csv").read_text().startswith("suite,case,method")
+
+
+def test_every_command_says_what_it_does() -> None:
+    out = fretta("--help", columns=200).stdout
+    listed = re.findall(r"^│ ([a-z][a-z-]+) +(\S.*?) *│$", out, re.M)
+    assert len(listed) == 16
+    assert all(text[0].isupper() and text[-1] in ".?" for _, text in listed)

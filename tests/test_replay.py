@@ -1,0 +1,59 @@
+"""TEA's buffer: a batch that draws a row more than once leaves the same buffer on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import fretta
+from fretta.parts.replay import ReplayBuffer
+from nets import batches, build, same
+
+pytestmark = pytest.mark.usefixtures("two_threads")
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_last_sample_of_a_row_stays() -> None:
+    rows, n = 4, 64  # 3·32·32 values each: enough that torch divides the writes among threads
+    generator = torch.Generator().manual_seed(0)
+    for x in batches(*[n] * 5):
+        buffer = ReplayBuffer(rows, reinit=0.0)
+        index, _ = buffer.draw(x, generator)
+        mark = buffer.mark()
+        buffer.store(index, x)
+        last = {int(row): sample for row, sample in zip(index, x, strict=True)}
+        state = buffer.state_dict()
+        assert state["index"].tolist() == sorted(last)
+        for row, sample in zip(state["index"].tolist(), state["samples"], strict=True):
+            assert torch.equal(sample, last[row])
+        buffer.store(index, x.flip(0))
+        buffer.back_to(mark)
+        assert len(buffer.state_dict()["index"]) == 0
+
+
+def test_tea_replays_and_resumes_when_rows_repeat() -> None:
+    """Every batch draws each of four rows several times."""
+    stream = batches(*[48] * 4)
+    values = {"sgld_steps": 1, "buffer_size": 4, "lr": 1e-2}
+    a, b = (fretta.adapt(build("group-norm"), "tea", **values) for _ in range(2))
+    logits = []
+    for step, x in enumerate(stream):
+        logits.append(a(x))
+        if step == 1:
+            middle = a.state_dict()
+    state = a.state_dict()
+    a.reset()
+    assert all(torch.equal(a(x), out) for x, out in zip(stream, logits, strict=True))
+    assert same(a.state_dict(), state)
+    b.load_state_dict(middle)
+    assert all(torch.equal(b(x), out) for x, out in zip(stream[2:], logits[2:], strict=True))
+    assert same(b.state_dict(), state)
