@@ -1,6 +1,6 @@
-"""Choices made once for everybody, measured: optimiser kernels, memory layout, compiled blocks.
+"""Choices made once for everybody, measured: optimizer kernels, memory layout, compiled blocks.
 
-    python benchmarks/choices.py              # optimiser and layout
+    python benchmarks/choices.py              # optimizer and layout
     python benchmarks/choices.py --compile    # torch.compile too (minutes)
 
 One thread; everything that is compared runs in turns in one process. Prints medians.
@@ -40,7 +40,7 @@ def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def optimisers(rounds: int) -> dict[str, dict[str, float]]:
+def optimizers(rounds: int) -> dict[str, dict[str, float]]:
     results = {}
     whole = fretta.models.load("timm:resnet18")
     norms = [p for m in whole.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
@@ -102,7 +102,7 @@ def main() -> None:
     ask.add_argument("--out", help="write the numbers as JSON")
     given = ask.parse_args()
     torch.set_num_threads(1)
-    milliseconds, ratios = optimisers(10 * given.rounds), layouts(given.rounds)
+    milliseconds, ratios = optimizers(10 * given.rounds), layouts(given.rounds)
     write(given.out, {"adam_milliseconds": milliseconds, "channels_last": ratios})
     if given.compile:
         compiled(given.rounds)

@@ -29,7 +29,7 @@ from written import write
 import fretta
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.locate import find_weights
+from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
 from fretta.parts.redundancy import redundancy
 from fretta.streams import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset
@@ -200,7 +200,7 @@ def _scores(logits: NDArray[np.float32]) -> dict[str, float]:
 
 
 def with_source_labels(raw: Path) -> dict[str, list[float]]:
-    """What labelled source images would buy, and other estimators: CIFAR-10, clean images given.
+    """What labeled source images would buy, and other estimators: CIFAR-10, clean images given.
 
     The mean error of the change and of the level, by name.
     """

@@ -11,7 +11,7 @@ kinds of streams, each with settings under which the method collapses:
     one class    images sorted by class, batches of 16
     batch of 2   shuffled images, two at a time
     noise        images under noise so strong that nothing is left to learn from
-    flat         half of every batch is one flat colour; only the real images are counted
+    flat         half of every batch is one flat color; only the real images are counted
 
 `stream` is the accuracy over the whole stream, `end` that of the state at its end, by `predict`,
 on images of the last corruption that were held out, in the same kind of batches. Worst is over
@@ -119,8 +119,8 @@ def batches(world: World, kind: Kind, rows: Tensor, seed: int) -> Iterator[tuple
         if kind.noise:
             x = x + kind.noise * torch.randn(x.shape, generator=g)
         if kind.flat:
-            colour = 3 * torch.randn(1, x.shape[1], 1, 1, generator=g)
-            x = torch.cat([x, colour.expand_as(x)])
+            color = 3 * torch.randn(1, x.shape[1], 1, 1, generator=g)
+            x = torch.cat([x, color.expand_as(x)])
             y = torch.cat([y, torch.full_like(y, -1)])
         yield x, y
 

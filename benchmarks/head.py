@@ -57,9 +57,9 @@ class Textbook:
         d, C = z.shape[1], p.shape[1]
         G_F = z.T @ z
         G_A = G_F * torch.eye(d)
-        R_A, R_R = z @ self.normalised(G_A), z @ self.normalised(G_F - G_A)
+        R_A, R_R = z @ self.normalized(G_A), z @ self.normalized(G_F - G_A)
         P_A, P_R = self.head(R_A), self.head(R_R)
-        c = self.centres(z.detach(), p.detach(), C)
+        c = self.centers(z.detach(), p.detach(), C)
         cosine = F.cosine_similarity(R_A[:, None, :], c[None], dim=2)  # through (B, C, d)
         H = self.entropy(p.detach())
         o = p.detach().argmax(1)
@@ -80,13 +80,13 @@ class Textbook:
         return -(p.softmax(1) * p.log_softmax(1)).sum(1)
 
     @staticmethod
-    def normalised(G: Tensor) -> Tensor:
+    def normalized(G: Tensor) -> Tensor:
         degrees = G.abs().sum(1)
         root = torch.inverse(torch.diag((degrees + (degrees == 0)).sqrt()))
         root = root * (degrees > 0)
         return root @ G @ root
 
-    def centres(self, z: Tensor, p: Tensor, classes: int) -> Tensor:
+    def centers(self, z: Tensor, p: Tensor, classes: int) -> Tensor:
         """Append, sort every class, keep K1 of each."""
         self.supports = torch.cat([self.supports, z])
         self.labels = torch.cat([self.labels, F.one_hot(p.argmax(1), classes).float()])

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import tempfile
 
-from fretta.execute import Options, run_jobs
-from fretta.store import Store
-from fretta.suite import parse_suite
+from fretta.experiment.execute import Options, run_jobs
+from fretta.experiment.store import Store
+from fretta.experiment.suite import parse_suite
 
 SUITE = """
 [protocol]

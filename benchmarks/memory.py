@@ -1,4 +1,4 @@
-"""What `fretta.memory.keep_memory` saves: steps with and without it, in turns, in one process.
+"""What `keep_memory` saves: steps with and without it, in turns, in one process.
 
     python benchmarks/memory.py --model timm:tf_efficientnet_lite0 --size 160 --batch-size 128
 

@@ -1,4 +1,4 @@
-"""Throughput of the whole way: decode, corrupt, normalise, adapt; with decoding ahead and without.
+"""Throughput of the whole way: decode, corrupt, normalize, adapt; with decoding ahead and without.
 
     python benchmarks/pipeline.py [--images 512] [--method tent] [--workers 0 1 2]
 
@@ -24,8 +24,8 @@ from PIL import Image
 from written import write
 
 import fretta
+from fretta.experiment.run import evaluate
 from fretta.models import load
-from fretta.run import evaluate
 from fretta.streams import Preprocessing, make_stream, open_dataset
 
 SIDE = 64  # of what the network sees

@@ -13,7 +13,7 @@ import torch
 from written import write
 
 import fretta
-from fretta.bench import bench
+from fretta.experiment.bench import bench
 from fretta.models import load
 
 SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret")

@@ -29,7 +29,7 @@ from written import write
 import fretta
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.locate import find_weights
+from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
 from fretta.streams import CORRUPTIONS, Domain, Preprocessing, open_dataset
 from fretta.streams.order import long_tail_counts

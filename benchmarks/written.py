@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fretta.provenance import provenance
+from fretta.experiment.provenance import provenance
 
 
 def write(path: str | Path | None, result: Mapping[str, Any], compact: bool = False) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from fretta.tune.values import Rule
+from fretta.experiment.store import Store
+from fretta.experiment.tune.values import Rule
 
 from . import estimates, guards, pages, speed, tables, tuning
 from .claims import claims_table, claims_text
@@ -35,6 +36,7 @@ FILES = (
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
+    "results": tables.results_table,
     "summary": tables.summary_table,
     "beaten": tables.beaten,
     "claims": claims_table,
@@ -105,6 +107,9 @@ def stale(root: Path, folder: Path) -> list[str]:
 
 
 def main() -> None:
+    if "--pack" in sys.argv[1:]:
+        for folder in (HERE, HERE / "tuning"):
+            print(f"packed {Store(folder).pack()} records of {folder.name}")
     root, evidence = HERE.parent, Evidence(HERE)
     if "--check" in sys.argv[1:]:
         found = stale(root, HERE)

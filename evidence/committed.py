@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fretta.records import Record
+from fretta.experiment.records import Record
+from fretta.experiment.results import mean_and_deviation
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.members import Member, Setup
 from fretta.report.paper import paper_value
@@ -15,8 +17,6 @@ from fretta.report.setups import setups_of
 from fretta.report.shipped import KNOWN as METHODS
 from fretta.report.significance import Sample, Series, compare, mean_of
 from fretta.report.tables.domains import CORRUPTIONS, SPANS
-from fretta.results import mean_and_deviation
-from fretta.store import Store
 
 __all__ = [
     "CORRUPTIONS",

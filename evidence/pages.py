@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 
-from fretta.records import Record
+from fretta.experiment.records import Record
+from fretta.experiment.suite import load_suite
 from fretta.report.significance import Series
-from fretta.suite import load_suite
 
 from .committed import CORRUPTIONS, Evidence
 from .tables import BENCHMARKS, DASH, markdown, percent, points

@@ -61,7 +61,7 @@ done
 # Speed (wants the machine for itself), the guard's laboratory, the estimate run by run.
 sh benchmarks/all.sh evidence/benchmarks
 
-python -m evidence.build
+python -m evidence.build --pack
 fretta report evidence --out report
 for figure in nrs cost; do
     cp report/figures/$figure-cifar10c-shared-resnet20-*.png docs/figures/$figure-cifar10c.png

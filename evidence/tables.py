@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fretta.experiment.results import mean_and_deviation
 from fretta.report.significance import Series, rank
 from fretta.report.tables.table import DASH, show
 from fretta.report.tables.text import mark_sign
-from fretta.results import mean_and_deviation
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
 
@@ -128,6 +128,19 @@ def printed(benchmark: str, method: str) -> float | None:
     found = [paper_value(table, data, "ResNet-18", method, c) for c in columns]
     known = [v for v in found if v is not None]
     return sum(known) / len(known) if len(known) == len(columns) else None
+
+
+def results_table(evidence: Evidence) -> str:
+    """Every benchmark in a column; the highest mean of each is bold."""
+    rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
+    for suite, case in BENCHMARKS.values():
+        series = [evidence.accuracy(suite, method, case) for method in METHODS]
+        means = [mean(s) if s else None for s in series]
+        best = max(m for m in means if m is not None)
+        for row, value in zip(rows, means, strict=True):
+            cell = DASH if value is None else f"{100 * value:.1f}"
+            row.append(f"**{cell}**" if value == best else cell)
+    return markdown(["method", *BENCHMARKS], rows)
 
 
 def summary_table(evidence: Evidence) -> str:

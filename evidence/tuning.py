@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from fretta.records import Record
-from fretta.tune.rules import score
-from fretta.tune.values import Rule
+from fretta.experiment.records import Record
+from fretta.experiment.tune.rules import score
+from fretta.experiment.tune.values import Rule
 
 from .committed import METHODS, Evidence
 from .tables import DASH, markdown

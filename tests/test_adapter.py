@@ -132,7 +132,7 @@ def test_explicit_values_win_over_the_variant() -> None:
     assert used(GFRET(variant="released", lam=0.0))["lam"] == 0
     assert used(GFRET(variant="released"))["redundant_gradient"] is False
     assert used(GFRET(variant="released", redundant_gradient=True))["redundant_gradient"] is True
-    assert used(GFRET(graph="unit"))["centres"] == "mean"
+    assert used(GFRET(graph="unit"))["centers"] == "mean"
     assert used(EATA(variant="released", d_margin=0.4))["d_margin"] == 0.4
     assert used(EATA(variant="released", e_margin=0.0))["e_margin"] == 0.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands import fretta
-from fretta.store import Store
+from fretta.experiment.store import Store
 from test_results import record
 
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner, Result
 import fretta
 from fretta.api import build_method
 from fretta.cli import app
-from fretta.compare import Item, answer, compare, share_frozen
 from fretta.errors import ConfigError, DataError, NeedError
+from fretta.estimate.compare import Item, answer, compare, share_frozen
 from fretta.models import load, load_source
 from fretta.streams import Preprocessing, make_stream, open_dataset
 
@@ -139,7 +139,7 @@ def test_compare_digits_end_to_end(tmp_path: Path) -> None:
     for name, method in methods.items():
         assert float(rows[name]["change"]) == method["change"]
         assert method["samples"] == 256
-        assert sum(method["predicted"]) == sum(method["labelled"]) == 256
+        assert sum(method["predicted"]) == sum(method["labeled"]) == 256
         assert sum(method["right"]) == 256 * method["accuracy"]
     assert methods["tent"]["hyperparameters"]["lr"] == 1e-4
     measured = methods["bn"]["measured"]
@@ -278,7 +278,7 @@ def test_start_up_is_not_charged(
     """The first batch takes 100 seconds by this clock, the others 1, 2 and 30."""
     net, items = digits
     begins = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 133.0])
-    monkeypatch.setattr("fretta.compare.time.perf_counter", lambda: next(begins))
+    monkeypatch.setattr("fretta.estimate.compare.time.perf_counter", lambda: next(begins))
     (row,) = compare(net, items[:4], {})
     assert row.seconds_per_batch == 2.0
     begins = iter([0.0, 7.0])
@@ -314,7 +314,7 @@ def test_source_images_reach_the_methods_that_need_them(
     digits: tuple[nn.Module, list[Item]],
 ) -> None:
     net, items = digits
-    with pytest.raises(NeedError, match="eata needs unlabelled source images"):
+    with pytest.raises(NeedError, match="eata needs unlabeled source images"):
         compare(net, items, {"eata": build_method("eata", {})})
     asked: list[int] = []
 

@@ -242,7 +242,7 @@ def test_unmet_needs_raise_with_a_repair(key: str) -> None:
         nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     )
     if Need.NORM in needs:
-        with pytest.raises(NeedError, match=r"normalisation layers.*use 'source'"):
+        with pytest.raises(NeedError, match=r"normalization layers.*use 'source'"):
             fretta.adapt(plain, key, source=batches(4))
     if Need.SOURCE in needs:
         with pytest.raises(NeedError, match="source="):

@@ -1,7 +1,7 @@
 """The paper variants against plain re-derivations in float64: loops, dense matrices, no shortcuts.
 
 Each reference below is written from the equations and shares no code with the library: it runs the
-network itself, computes the loss sample by sample, and takes optimiser steps of its own.
+network itself, computes the loss sample by sample, and takes optimizer steps of its own.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def cos(a: Tensor, b: Tensor) -> Tensor:
     return (a @ b) / (a.norm() * b.norm())
 
 
-def normalised_graph(G: Tensor) -> Tensor:
+def normalized_graph(G: Tensor) -> Tensor:
     D = torch.diag(G.abs().sum(1))
     root = torch.diag(torch.where(D.diagonal() > 0, D.diagonal() ** -0.5, 0))
     return root @ G @ root
@@ -145,22 +145,22 @@ def g_fret(
         G_F = z.T @ z
         M = torch.eye(d).double() if mask is None else mask
         G_A = G_F * M
-        R_A = z @ normalised_graph(G_A)
-        R_R = z @ normalised_graph(G_F - G_A)
+        R_A = z @ normalized_graph(G_A)
+        R_R = z @ normalized_graph(G_F - G_A)
         P_A, P_R = ref.head(R_A), ref.head(R_R)
         for i in range(len(x)):
             bank.append((int(p[i].argmax()), H(p[i]).item(), z[i].detach()))
-        centres = []
+        centers = []
         for c in range(CLASSES):
             own = sorted((e for e in bank if e[0] == c), key=lambda e: e[1])[:k1]
-            centres.append(
+            centers.append(
                 sum(e[2] for e in own) / len(own) if own else ref.head.weight[c].detach()
             )
         order = sorted(range(len(x)), key=lambda i: H(p[i]).item())
         confident = set(order[: max(1, math.floor(k2 * len(x)))])
         L_R, L_P, kept = [], [], 0
         for i in range(len(x)):
-            sims = torch.stack([cos(R_A[i], c) for c in centres])
+            sims = torch.stack([cos(R_A[i], c) for c in centers])
             o = int(p[i].argmax())
             if i not in confident or int(sims.argmax()) != o:
                 continue

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 import fretta
 from fretta.errors import ConfigError, FrettaWarning, InputError
-from fretta.guard import Guard
+from fretta.guard import Guard, Health
 from fretta.guard.evidence import Comparison, judge
-from fretta.health import Health
 from fretta.method import Method
 from fretta.methods import REGISTRY
 from fretta.models import load_source

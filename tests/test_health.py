@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.health import Health, JsonlWriter, TensorBoardWriter, measure
+from fretta.guard import Health, JsonlWriter, TensorBoardWriter, measure
 from fretta.methods import REGISTRY, Source
 from nets import batches, build, same, snapshot
 from test_conformance import settings

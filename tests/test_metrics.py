@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fretta.metrics import Samples, calibration_error, macro_accuracy, overall, per_domain
-from fretta.metrics.rows import collapsed, details, effective_classes
-from fretta.records import Outcome
+from fretta.experiment.metrics import (
+    Samples,
+    calibration_error,
+    collapsed,
+    details,
+    effective_classes,
+    macro_accuracy,
+    overall,
+    per_domain,
+)
+from fretta.experiment.records import Outcome
 
 
 def outcome(number: int = 0, **columns: Any) -> Outcome:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,21 +20,16 @@ SOURCE = ROOT / "src" / "fretta"
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
     ["errors"],
-    ["_util", "files", "memory", "processes"],
-    ["compat", "parts", "records", "provenance", "shape"],
-    ["method", "corruptions", "models", "metrics", "store", "results"],
-    ["methods", "streams", "report"],
-    ["checks", "writing", "locate"],
-    ["health"],
-    ["guard"],
-    ["adapter", "train"],
-    ["inspection", "api", "export", "estimate", "loop"],
-    ["evaluation"],
-    ["run"],
-    ["compare", "deploy", "analysis", "bench"],
-    ["suite"],
-    ["execute"],
-    ["tune"],
+    ["_util", "memory"],
+    ["compat", "parts"],
+    ["method", "corruptions", "models"],
+    ["methods", "streams"],
+    ["prepare", "guard"],
+    ["adapter"],
+    ["inspection", "api", "export"],
+    ["experiment"],
+    ["estimate", "report"],
+    ["deploy"],
     ["cli"],
     ["__main__"],
 ]
@@ -88,7 +85,8 @@ def test_import_needs_only_torch_numpy_and_safetensors() -> None:
 
 
 def test_reading_results_loads_no_torch() -> None:
-    assert loaded_by("import fretta.results, fretta.store, fretta.cli", "torch") == "[]"
+    modules = "fretta.experiment.results, fretta.experiment.store, fretta.cli"
+    assert loaded_by(f"import {modules}", "torch") == "[]"
 
 
 def test_a_plain_import_loads_nothing_heavy() -> None:
@@ -115,6 +113,25 @@ def test_changelog_names_the_version() -> None:
     assert f"version: {fretta.__version__}" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_ci_runs_every_test() -> None:
+    """Whatever markers a test carries, a target of .ci/run selects it."""
+    rules = dict(
+        re.findall(r"^(test[\w-]*):.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    )
+    targets = re.findall(r"^\s*(?:\S+=.*)?make ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M)
+    chosen = [
+        expression
+        for target in targets
+        for expression in re.findall(r'pytest .*-m "?([^"\n]+)"?$', rules.get(target, ""), re.M)
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lines = project["tool"]["pytest"]["ini_options"]["markers"]
+    markers = [line.partition(":")[0] for line in lines]
+    for marks in itertools.product([False, True], repeat=len(markers)):
+        names = dict(zip(markers, marks, strict=True))
+        assert any(eval(expression, {}, names) for expression in chosen), names
+
+
 def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     """What the README says about adding a method, done in a copy of the package."""
     import shutil
@@ -122,13 +139,13 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     package = tmp_path / "fretta"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
     readme = (ROOT / "README.md").read_text()
-    recipe = re.search(r"```python\n# src/fretta/methods/pseudo\.py\n(.*?)```", readme, re.S)
-    line = re.search(r"^from \.pseudo import Pseudo$", readme, re.M)
+    recipe = re.search(r"```python\n# pseudo\.py\n(.*?)```", readme, re.S)
     assert recipe
-    assert line
     (package / "methods" / "pseudo.py").write_text(recipe[1])
-    catalogue = package / "methods" / "__init__.py"
-    catalogue.write_text(catalogue.read_text().replace("from .sar", f"{line[0]}\nfrom .sar"))
+    catalog = package / "methods" / "__init__.py"
+    catalog.write_text(
+        catalog.read_text().replace("from .sar", "from .pseudo import Pseudo\nfrom .sar")
+    )
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT / 'tests'}", "PATH": ""}
 
     def run(*arguments: str) -> str:

@@ -55,4 +55,4 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
 def test_the_sentence() -> None:
     text = measured_text(Measured(512, 300, 160, 60))
     assert text.startswith("helps (measured): +19.5 points (+14.9 to +24.0)")
-    assert "p < 0.001 on 512 labelled images" in text
+    assert "p < 0.001 on 512 labeled images" in text

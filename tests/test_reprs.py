@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 import fretta
+from fretta.experiment.records import Record
 from fretta.methods import REGISTRY
-from fretta.records import Record
 from fretta.streams import Preprocessing, make_stream, open_dataset
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from commands import fretta, fretta_alone
 from fretta.errors import ConfigError, StoreError
-from fretta.records import Job, Place, Record, Run
-from fretta.results import by_method, export, mean_and_deviation, rows_of, select
-from fretta.store import Store
+from fretta.experiment.records import Job, Place, Record, Run
+from fretta.experiment.results import by_method, export, mean_and_deviation, rows_of, select
+from fretta.experiment.store import Store
 
 
 def record(label: str, seed: int, accuracy: float | None, **tags: str) -> Record:
@@ -200,13 +200,13 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
         (["run", "nosuch"], "no suite 'nosuch'"),
         (["run", "smoke", "--method", "tnet"], "no method 'tnet'"),
         (["run", "cifar10c", "--method", "source"], "FRETTA_DATA"),
-        (["run", "smoke", "--jobs", "0"], "jobs=0"),
+        (["run", "smoke", "--jobs", "0"], "--jobs"),
         (["run", "smoke", "--store", "file"], "cannot write"),
-        (["results", "empty"], "no records in 'empty'"),
+        (["results", "empty"], "'empty' has no records"),
         (["results", "--format", "xml"], "--format 'xml'"),
         (["results", "--status", "zz"], "--status 'zz'"),
-        (["run", "smoke", "--seed", "-1"], "seeds"),
-        (["run", "smoke", "--device", "nosuch"], "device 'nosuch' cannot be used"),
+        (["run", "smoke", "--seed", "-1"], "--seed"),
+        (["run", "smoke", "--device", "nosuch"], "--device nosuch cannot be used"),
         (
             [
                 "evaluate",

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.bench import bench, count, floor_step, peak_bytes
 from fretta.errors import ConfigError, FrettaWarning
+from fretta.experiment.bench import bench, count, floor_step, peak_bytes
 from fretta.models import load
 from fretta.parts import compute, optim
-from nets import TIGHT, batches, build, grid, rounding_noise
+from nets import TIGHT, batches, build, grid, with_rounding_noise
 
 CPU = torch.device("cpu")
 PASSES = {
@@ -106,7 +106,7 @@ def test_a_late_step_does_what_an_early_one_does(key: str) -> None:
 
 
 def test_fewer_operators_than_the_floor() -> None:
-    """The optimiser is one kernel, not a loop over the tensors: a step of Tent does less than one
+    """The optimizer is one kernel, not a loop over the tensors: a step of Tent does less than one
     written by hand."""
     net = confident_net()
     a, by_hand = ready("tent", net), floor_step(net)
@@ -169,9 +169,8 @@ def test_the_layout_changes_rounding_only(key: str) -> None:
         return torch.stack([a(x) for x in stream])
 
     net, stream = confident_net(), [images(1), images(2)]
-    plain = run("contiguous", net, stream)
-    change = (run("channels_last", net, stream) - plain).abs().max()
-    assert change <= 10 * rounding_noise(partial(run, "contiguous"), net, stream)
+    plain, noise = with_rounding_noise(partial(run, "contiguous"), net, stream)
+    assert (run("channels_last", net, stream) - plain).abs().max() <= 10 * noise
 
 
 def test_which_layout_is_chosen() -> None:
@@ -210,7 +209,7 @@ def test_precision_is_refused_where_it_would_crash(monkeypatch: pytest.MonkeyPat
 BFLOAT16 = """
 import torch, fretta
 from fretta.models import load
-from nets import batches, rounding_noise
+from nets import batches, with_rounding_noise
 
 torch.manual_seed(0)
 net, stream = load("cifar:resnet20", num_classes=10), batches(16, 16)
@@ -219,10 +218,10 @@ for key in ("bn", "tent", "g-fret"):
         a = fretta.adapt(net, key, compute=fretta.Compute(precision=precision))
         return torch.stack([a(x) for x in stream])
 
-    exact, coarse = run(net, stream), run(net, stream, "bfloat16")
+    exact, noise = with_rounding_noise(run, net, stream, torch.bfloat16)
+    coarse = run(net, stream, "bfloat16")
     assert coarse.dtype is torch.float32
     assert not torch.equal(exact, coarse)
-    noise = rounding_noise(run, net, stream, torch.bfloat16)
     assert (exact - coarse).abs().max() <= 10 * noise, key
 """
 

@@ -7,23 +7,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import (
-        compat,
-        corruptions,
-        errors,
-        estimate,
-        export,
-        guard,
-        health,
-        methods,
-        models,
-        streams,
-    )
+    from . import compat, corruptions, errors, estimate, export, guard, methods, models, streams
     from .adapter import Adapter
     from .api import adapt
-    from .evaluation import evaluate
-    from .guard import Guard
-    from .health import Health
+    from .experiment.evaluation import evaluate
+    from .experiment.results import load_results
+    from .guard import Guard, Health
     from .method import GradientMethod, Method, Need
     from .methods import list_methods
     from .parts.compute import Compute
@@ -48,8 +37,8 @@ __all__ = [
     "evaluate",
     "export",
     "guard",
-    "health",
     "list_methods",
+    "load_results",
     "methods",
     "models",
     "redundancy",
@@ -63,12 +52,13 @@ _HOME = {
     "Compute": ".parts.compute",
     "GradientMethod": ".method",
     "Guard": ".guard",
-    "Health": ".health",
+    "Health": ".guard",
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",
-    "evaluate": ".evaluation",
+    "evaluate": ".experiment.evaluation",
     "list_methods": ".methods",
+    "load_results": ".experiment.results",
     "redundancy": ".parts.redundancy",
 }
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from .checks import (
+from .errors import ConfigError, FrettaError, HeadError, ModelError, NeedError, StateError
+from .guard import FeatureTap, Guard, Health, Keeper, measure
+from .method import Method, Need, Timing
+from .parts.classifier import Classifier
+from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
+from .parts.features import captured, capturing
+from .parts.plain import as_source, plain_copy
+from .parts.snapshot import capture, copy_tensors, put_back, revive
+from .parts.undo import flat
+from .prepare import (
     NOISY_SHARE,
     SMALL_BATCH,
     caution_probabilities,
@@ -20,23 +29,6 @@ from .checks import (
     private_copy,
     source_batches,
 )
-from .errors import (
-    ConfigError,
-    FrettaError,
-    HeadError,
-    ModelError,
-    NeedError,
-    StateError,
-)
-from .guard import Guard, Keeper
-from .health import FeatureTap, Health, measure
-from .method import Method, Need, Timing
-from .parts.classifier import Classifier
-from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
-from .parts.features import captured, capturing
-from .parts.plain import as_source, plain_copy
-from .parts.snapshot import capture, copy_tensors, put_back, revive
-from .parts.undo import flat
 
 STATE_FORMAT = 1
 

@@ -29,7 +29,7 @@ def adapt(
     """Wrap a classifier so that it adapts while it predicts.
 
     method      a name from `list_methods()`, `module:Class`, or a `Method` instance
-    source      unlabelled source images for methods that need them (eata): any iterable of image
+    source      unlabeled source images for methods that need them (eata): any iterable of image
                 batches or of (images, labels), whose labels are ignored
     head        name of the module that maps features to logits; found on the first batch if None
     guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._util.files import atomic
 from .errors import InputError, MissingExtraError, ModelError
-from .files import atomic
 
 
 def to_program(module: nn.Module, example: Tensor) -> Any:

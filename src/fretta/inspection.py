@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .adapter import Adapter
 from .errors import FrettaError, FrettaWarning, SmallBatchWarning
 from .method import Need
-from .methods import REGISTRY
+from .methods import Source, find_method, list_methods
 from .parts.classifier import Classifier
 from .parts.norm import is_batch_norm, norm_layers
 
@@ -56,7 +56,7 @@ def inspect(net: nn.Module, x: Tensor | None = None, head: str | None = None) ->
     """Look at a model with one small batch (random by default); the model is not changed."""
     if x is None:
         x = torch.rand(2, *input_size(net), generator=torch.Generator().manual_seed(0))
-    source = Adapter(net, REGISTRY["source"](), head=head)
+    source = Adapter(net, Source(), head=head)
     classes = source(x).shape[1]
     layers = norm_layers(net)
     seen = Inspection(
@@ -67,7 +67,7 @@ def inspect(net: nn.Module, x: Tensor | None = None, head: str | None = None) ->
         batch_norms=sum(map(is_batch_norm, layers.values())),
     )
     _find_head(seen, source.model, x)
-    seen.fits = [_fit(key, net, x, seen) for key in sorted(REGISTRY)]
+    seen.fits = [_fit(key, net, x, seen) for key in list_methods()]
     return seen
 
 
@@ -82,13 +82,13 @@ def _find_head(seen: Inspection, model: Classifier, x: Tensor) -> None:
 
 def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:
     """Try it: one adapter, with source images if it needs them, up to its first prediction."""
-    needs = REGISTRY[key].needs
+    needs = find_method(key).needs
     if Need.HEAD in needs and seen.head is None:
         return Fit(key, False, seen.head_problem)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            adapter = Adapter(net, REGISTRY[key](), head=seen.head, source=[x])
+            adapter = Adapter(net, find_method(key)(), head=seen.head, source=[x])
             adapter.predict(x)
         except FrettaError as error:
             return Fit(key, False, str(error))
@@ -96,7 +96,7 @@ def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:
     told = [w for w in caught if not issubclass(w.category, SmallBatchWarning)]
     notes = [str(w.message) for w in told if issubclass(w.category, FrettaWarning)]
     if Need.SOURCE in needs:
-        notes.append("needs unlabelled source images")
+        notes.append("needs unlabeled source images")
     if adapter.adapted:
         notes.insert(0, f"adapts {len(adapter.adapted)} tensors")
     return Fit(key, True, "; ".join(notes))

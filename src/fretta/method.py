@@ -27,7 +27,7 @@ AUTO: Any = None  # default of a field that `implied` fills once the model is kn
 class Need(enum.Enum):
     """What a method cannot work without. The adapter checks it and names the repair."""
 
-    NORM = "normalisation layers with scale and shift"
+    NORM = "normalization layers with scale and shift"
     HEAD = "the features that enter a linear head"
     SOURCE = "source images (source=...)"
 
@@ -45,7 +45,7 @@ class Method:
         caution     once           warn of values that never or always filter, with so many classes
         configure   once           which layers, modes and gradients (on a private copy)
         fit         once           what to measure on source data, if `needs` declares it
-        start       every reset    optimiser, bank, moving averages: all fresh
+        start       every reset    optimizer, bank, moving averages: all fresh
         step        every batch    predict, and learn from having predicted; returns logits
 
     No label, config object, logger, timer or data set name can reach a method: none is in the

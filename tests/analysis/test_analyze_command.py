@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import ConfigError, FrettaError
+from fretta.experiment.store import Store, StoreError
 from fretta.report.data import ReportData
 from fretta.report.figures import figures
-from fretta.store import Store, StoreError
 
 SMALL = ["--limit", "32", "--batch-size", "16", "--threads", "1"]
 

@@ -68,7 +68,7 @@ def motion_blur(image: Array, c: Any, rng: Any, draws: Draws) -> Array:
 
 
 def zoomed(x: Array, factor: float, height: int, width: int) -> Array:
-    """The centre of x spread over height x width."""
+    """The center of x spread over height x width."""
     crop = x[middle_part(height, factor), middle_part(width, factor)]
     large = ndimage.zoom(crop, (factor, factor, 1)[: x.ndim], order=1)
     top, left = (large.shape[0] - height) // 2, (large.shape[1] - width) // 2

@@ -39,7 +39,7 @@ def canny(layer: Array, low: int = 50, high: int = 150) -> Array:
 
 
 def chamfer(edge: Array, far: float = 20.0) -> Array:
-    """Two passes, each pixel looking at the neighbours that were visited before it."""
+    """Two passes, each pixel looking at the neighbors that were visited before it."""
     height, width = edge.shape
     padded = np.full((height + 4, width + 4), far)
     padded[2:-2, 2:-2][edge] = 0

@@ -44,7 +44,7 @@ def frost(image: Array, c: Any, rng: Any, draws: Draws) -> Array:
     number = rng.integers(5) if draws is None else int(draws["photograph"])
     corner = rng.random(2) if draws is None else draws["corner"]
     photograph = photographs()[number]
-    if c[2] == 0.2:  # linear interpolation at a fifth of the size meets every fifth pixel's centre
+    if c[2] == 0.2:  # linear interpolation at a fifth of the size meets every fifth pixel's center
         photograph = photograph[2::5, 2::5]
     height, width = image.shape[:2]
     top = int(corner[0] * (photograph.shape[0] - height))

@@ -48,7 +48,7 @@ def golden(shared: Path) -> dict[tuple[str, str, int], list[float]]:
 
 
 def laplacian_energy(images: Images) -> float:
-    """Mean square of the 4-neighbour Laplacian of the gray image, inside."""
+    """Mean square of the 4-neighbor Laplacian of the gray image, inside."""
     gray = images.mean(axis=-1)
     around = gray[:, 1:-1, :-2] + gray[:, 1:-1, 2:] + gray[:, :-2, 1:-1] + gray[:, 2:, 1:-1]
     return float(np.square(around - 4 * gray[:, 1:-1, 1:-1]).mean())

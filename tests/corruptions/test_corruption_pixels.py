@@ -55,7 +55,7 @@ def test_equals_the_plain_version(name: str, size: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - {"frost"}))
 def test_equals_the_plain_version_on_flat_images(name: str) -> None:
-    """Whole numbers must survive: black, white, one gray, one colour, and all 256 levels."""
+    """Whole numbers must survive: black, white, one gray, one color, and all 256 levels."""
     images = np.zeros((5, 32, 32, 3), dtype=np.uint8)
     images[1] = 255
     images[2] = 101
@@ -86,7 +86,7 @@ def test_poisson_table_has_the_right_moments() -> None:
 
 
 def test_glass_chains_are_followed() -> None:
-    """A row of copies that each read their right neighbour carries one value all the way left."""
+    """A row of copies that each read their right neighbor carries one value all the way left."""
     from fretta.corruptions.glass import copy_sources
 
     delta, size = 2, 9

@@ -14,8 +14,7 @@ from PIL import Image
 from fretta.corruptions import CORRUPTIONS, corrupt
 from fretta.corruptions.extras import read_rgb
 from fretta.errors import ConfigError, DataError
-from fretta.writing import cifar as write_cifar
-from fretta.writing import corrupt_folder
+from fretta.streams import corrupt_folder, write_cifar
 
 LABELS = [3, 1, 4, 1, 5, 9]
 
@@ -137,7 +136,7 @@ def test_image_layout(tree: Path, tmp_path: Path) -> None:
     assert corrupt_folder(tree, target, ["contrast", "fog"], [1, 5]).kept == 16
 
 
-def test_an_image_does_not_depend_on_its_neighbours(tree: Path, tmp_path: Path) -> None:
+def test_an_image_does_not_depend_on_its_neighbors(tree: Path, tmp_path: Path) -> None:
     corrupt_folder(tree, tmp_path / "all", "gaussian_noise", 5)
     (tree / "art" / "dog" / "1.jpg").unlink()
     corrupt_folder(tree, tmp_path / "fewer", "gaussian_noise", 5)

@@ -42,8 +42,8 @@ def test_the_summary_on_screens(plan: Callable[..., Plan], tmp_path: Path) -> No
                 driver.get((tmp_path / "out" / "summary.html").as_uri())
                 over = "return document.documentElement.scrollWidth - window.innerWidth"
                 assert driver.execute_script(over) <= 0
-            colour = "return getComputedStyle(document.body).backgroundColor"
-            grounds.append(driver.execute_script(colour))
+            color = "return getComputedStyle(document.body).backgroundColor"
+            grounds.append(driver.execute_script(color))
         assert grounds[0] != grounds[1]
         assert driver.get_log("browser") == []  # nothing was blocked, nothing is missing
         lines = driver.execute_script("return document.querySelectorAll('polyline').length")

@@ -31,14 +31,14 @@ def why(path: Path) -> str:
     return note
 
 
-def png(path: Path, depth: int, colour: int, row: bytes) -> None:
+def png(path: Path, depth: int, color: int, row: bytes) -> None:
     """A PNG by hand: 1×1, which Pillow cannot write for every kind."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         body = kind + content
         return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
-    head = struct.pack(">IIBBBBB", 1, 1, depth, colour, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", 1, 1, depth, color, 0, 0, 0)
     data = zlib.compress(b"\0" + row)
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
@@ -101,7 +101,7 @@ def test_a_scale_nobody_knows_is_refused(tmp_path: Path) -> None:
 def test_animated_files_give_their_first_frame(
     tmp_path: Path, name: str, options: dict[str, bool]
 ) -> None:
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black", "red")]
+    frames = [Image.new("RGB", (8, 8), color) for color in ("white", "black", "red")]
     frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], **options)
     pixels, note = read_image(str(tmp_path / name), HOW)
     assert pixels is not None

@@ -220,8 +220,8 @@ def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
     paths = [row.split(",")[0] for row in rows]
     assert paths != sorted(paths)
     assert any("shuffled (seed 0)" in text for text in outcome.remarks)
-    assert outcome.tally.labelled == 18
-    assert outcome.tally.source_labelled == 18  # all, since the classes are known
+    assert outcome.tally.labeled == 18
+    assert outcome.tally.source_labeled == 18  # all, since the classes are known
     run(plan(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)

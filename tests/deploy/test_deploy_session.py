@@ -161,7 +161,7 @@ def test_names_of_every_kind_in_the_table(plan: Make, tmp_path: Path) -> None:
 
 
 def test_a_first_frame_is_noted(plan: Make, tmp_path: Path, images: Path) -> None:
-    frames = [Image.new("RGB", (16, 16), colour) for colour in ("white", "black")]
+    frames = [Image.new("RGB", (16, 16), color) for color in ("white", "black")]
     frames[0].save(images / "zz.gif", save_all=True, append_images=frames[1:])
     run(plan())
     assert table(tmp_path / "out")[-1]["note"] == "first of 2 frames"
@@ -169,7 +169,7 @@ def test_a_first_frame_is_noted(plan: Make, tmp_path: Path, images: Path) -> Non
 
 def test_source_images_for_eata(plan: Make, tmp_path: Path, images: Path) -> None:
     settings = {"method": "eata", "hyperparameters": {}}
-    with pytest.raises(Exception, match="needs unlabelled source images"):
+    with pytest.raises(Exception, match="needs unlabeled source images"):
         run(plan(**settings))
     assert run(plan(**settings, source=images, out=tmp_path / "new")).complete
 

@@ -43,7 +43,7 @@ def test_labels_have_the_last_word(plan: Make, classes: Path, tmp_path: Path) ->
     outcome = run(plan(data=str(classes)))
     t, measured = outcome.tally, outcome.measured
     assert measured is not None
-    assert measured.images == t.labelled == 40
+    assert measured.images == t.labeled == 40
     assert measured.change == pytest.approx(
         (outcome.accuracy or 0) - (outcome.source_accuracy or 0)
     )
@@ -73,7 +73,7 @@ def test_counts_of_pairs_are_resumed(plan: Make, classes: Path) -> None:
 
 
 def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
-    tally = Tally(images=512, compared=512, changed=256, source_labelled=512, labelled=512)
+    tally = Tally(images=512, compared=512, changed=256, source_labeled=512, labeled=512)
     tally.source_right, tally.lost, tally.gained, tally.right = 400, 210, 1, 191
     lost = Outcome(tmp_path, True, tally, estimate=estimated(0.159, 0.401), names=["cat"])
     assert lost.verdict == "hurts"
@@ -110,8 +110,8 @@ def test_the_source_model_predicted(plan: Make, classes: Path, monkeypatch: Any)
     page = unescape((plan().out / "summary.html").read_text())
     assert "The source model predicted" in page
     assert "cannot tell" not in page
-    labelled = run(plan(method="source", hyperparameters={}, data=str(classes)), force=True)
-    assert labelled.verdict == "source"
+    labeled = run(plan(method="source", hyperparameters={}, data=str(classes)), force=True)
+    assert labeled.verdict == "source"
     # a guard that does not let the adapted model predict
     monkeypatch.setattr("fretta.adapter.Adapter.safe", property(lambda self: True))
     still = {"method": "bn", "hyperparameters": {"alpha": 0.0}}

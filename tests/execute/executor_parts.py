@@ -10,10 +10,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fretta.execute import Event, Options, processes
-from fretta.records import Job, Record
-from fretta.store import Store
-from fretta.suite import parse_suite
+from fretta.experiment.execute import Event, Options, processes
+from fretta.experiment.records import Job, Record
+from fretta.experiment.store import Store
+from fretta.experiment.suite import parse_suite
 
 TIMING = {"seconds", "seconds_per_batch"}
 ONE = Options(threads=1, device="cpu")
@@ -78,7 +78,7 @@ def doom(monkeypatch: Any, folder: Path, method: str, deaths: int, at: int = 3) 
 
 def doomed_work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
     """In the place of processes._work, inside a worker."""
-    import fretta.execute.processes as fresh
+    import fretta.experiment.execute.processes as fresh
 
     plan, plain = json.loads(os.environ["FRETTA_TEST_DOOM"]), fresh.run_one
 

@@ -25,9 +25,9 @@ from executor_parts import (
 )
 
 from fretta.errors import StoreError
-from fretta.execute import Event, run_jobs
-from fretta.execute.processes import run_in_processes
-from fretta.store import Store
+from fretta.experiment.execute import Event, run_jobs
+from fretta.experiment.execute.processes import run_in_processes
+from fretta.experiment.store import Store
 
 pytestmark = pytest.mark.slow  # every worker imports torch
 
@@ -126,8 +126,8 @@ PARENT = """
 import multiprocessing, sys
 sys.path.insert(0, {tests!r})
 from executor_parts import EACH, small_jobs
-from fretta.execute import run_jobs
-from fretta.store import Store
+from fretta.experiment.execute import run_jobs
+from fretta.experiment.store import Store
 
 def tell(event):
     if event.kind == "batch":

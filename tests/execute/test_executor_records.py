@@ -13,10 +13,10 @@ import pytest
 from executor_parts import ONE, all_numbers, small_jobs, without_weights
 
 from fretta.errors import ConfigError, StoreError
-from fretta.execute import Done, local, run_jobs
-from fretta.records import Job, Record
-from fretta.results import select
-from fretta.store import Store
+from fretta.experiment.execute import Done, local, run_jobs
+from fretta.experiment.records import Job, Record
+from fretta.experiment.results import select
+from fretta.experiment.store import Store
 
 ROW = {
     "images": 10000,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from executor_parts import EACH, ONE, all_numbers, numbers, only_records, small_jobs
 
-from fretta.execute import Event, run_jobs
+from fretta.experiment.execute import Event, run_jobs
+from fretta.experiment.records import Job
+from fretta.experiment.store import Store
 from fretta.methods import REGISTRY
-from fretta.records import Job
-from fretta.store import Store
 from nets import grid
 
 quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")  # tipi without std
@@ -77,8 +77,8 @@ KILLED = """
 import json, os, signal, sys, time
 sys.path.insert(0, {tests!r})
 from executor_parts import EACH, small_jobs
-from fretta.execute import run_jobs
-from fretta.store import Store
+from fretta.experiment.execute import run_jobs
+from fretta.experiment.store import Store
 
 jobs = small_jobs("source", "bn", "tent", "g-fret", seeds=(0, 1), limit=320)
 folder, kills, used = {folder!r}, 0, 0

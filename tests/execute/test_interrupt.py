@@ -17,11 +17,11 @@ from executor_parts import ONE, small_jobs
 from rich.console import Console
 from typer.testing import CliRunner
 
+from fretta._util.processes import ignoring_interrupts
 from fretta.cli import live
 from fretta.cli.app import Commands, after_interrupt
-from fretta.execute import Event, run_jobs
-from fretta.processes import ignoring_interrupts
-from fretta.store import Store
+from fretta.experiment.execute import Event, run_jobs
+from fretta.experiment.store import Store
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -112,7 +112,8 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
     )
     while process.poll() is None and not any(folder.glob(pattern)):
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, out + err
     assert "Traceback" not in out + err
@@ -144,8 +145,8 @@ EXECUTORS = [
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_run(tmp_path: Path, executor: list[str]) -> None:
-    stopped = interrupted(tmp_path, "results/records/*.json", "run", "smoke", *executor)
-    there = len(list((tmp_path / "results" / "records").glob("*.json")))
+    stopped = interrupted(tmp_path, "results/records/[!.]*.json", "run", "smoke", *executor)
+    there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
     assert there < 4
     out = resumed(tmp_path, stopped.stderr)
     assert f"{there} were there already" in out
@@ -164,9 +165,9 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
         pixels = np.random.default_rng(i).integers(0, 255, (128, 128, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "pictures" / "cat" / f"{i}.png")
     arguments = ("corrupt", "pictures", "out", "--corruption", "glass_blur", "--jobs", jobs)
-    stopped = interrupted(tmp_path, "out/glass_blur/*/cat/*.png", *arguments)
+    stopped = interrupted(tmp_path, "out/glass_blur/*/cat/[!.]*.png", *arguments)
     assert "already there" in resumed(tmp_path, stopped.stderr)
-    assert len(list((tmp_path / "out").rglob("*.png"))) == 200
+    assert len(list((tmp_path / "out").rglob("[!.]*.png"))) == 200
 
 
 @pytest.mark.slow
@@ -174,14 +175,14 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
     ("pattern", "arguments"),
     [
         (
-            "results/records/*.json",
+            "results/records/[!.]*.json",
             "evaluate --model digits --data digits --method bn --method tea",
         ),
-        ("results/records/*.json", "tune smoke --method tent --rule oracle"),
-        ("results/records/*.json", "analyze sensitivity --jobs 2"),
+        ("results/records/[!.]*.json", "tune smoke --method tent --rule oracle"),
+        ("results/records/[!.]*.json", "analyze sensitivity --jobs 2"),
         ("results/records", "analyze redundancy"),
         ("d.ckpt", "train digits --out d.safetensors --epochs 200"),
-        ("demo-output/records/*.json", "demo"),
+        ("demo-output/records/[!.]*.json", "demo"),
     ],
 )
 def test_others(tmp_path: Path, pattern: str, arguments: str) -> None:

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import ConfigError, MissingExtraError, StoreError
-from fretta.execute import Event, ray_cluster, run_jobs
-from fretta.store import Store
+from fretta.experiment.execute import Event, ray_cluster, run_jobs
+from fretta.experiment.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "ray.md"
 
@@ -38,7 +38,7 @@ def doomed(folder: Path, method: str, deaths: int, at: int) -> Callable[..., Non
         import pathlib
         import signal
 
-        import fretta.execute.ray_cluster as inside
+        import fretta.experiment.execute.ray_cluster as inside
 
         plain = inside.run_one
 

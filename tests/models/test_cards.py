@@ -93,7 +93,7 @@ def _without(key: str) -> Callable[[dict[str, Any]], object]:
     ("damage", "message"),
     [
         (_without("classes"), r"missing keys \['classes'\]"),
-        (lambda c: c.update(colour="red"), r"unknown keys \['colour'\]"),
+        (lambda c: c.update(color="red"), r"unknown keys \['color'\]"),
         (lambda c: c.update(format="fretta-card/9"), "fretta-card/9"),
         (lambda c: c.update(num_classes="3"), "num_classes is '3', not a int"),
         (lambda c: c.update(num_classes=True), "num_classes is True"),

@@ -14,7 +14,7 @@ import fretta
 from fretta.errors import ConfigError, MissingExtraError, WeightsError
 from fretta.models import imagenet
 from fretta.models.imagenet import packaged_file
-from fretta.models.weights import initialise
+from fretta.models.weights import initialize
 
 NAME, SPEC = "efficientnet-lite0", "timm:tf_efficientnet_lite0"
 
@@ -96,17 +96,17 @@ def test_real_package() -> None:
         fretta.models.load(SPEC, weights=NAME, num_classes=7)
 
 
-def test_initialise_leaves_out_the_head() -> None:
+def test_initialize_leaves_out_the_head() -> None:
     source, model = net(classes=4), net(classes=2)
     before = model.state_dict()["2.weight"].clone()
-    assert initialise(model, source.state_dict(), "test") == ["2.weight", "2.bias"]
+    assert initialize(model, source.state_dict(), "test") == ["2.weight", "2.bias"]
     assert torch.equal(model.state_dict()["0.weight"], source.state_dict()["0.weight"])
     assert torch.equal(model.state_dict()["2.weight"], before)
     same = net(classes=4)
-    assert initialise(same, source.state_dict(), "test") == []
+    assert initialize(same, source.state_dict(), "test") == []
     assert torch.equal(same.state_dict()["2.weight"], source.state_dict()["2.weight"])
 
 
-def test_initialise_refuses_another_body() -> None:
+def test_initialize_refuses_another_body() -> None:
     with pytest.raises(WeightsError, match="besides a head"):
-        initialise(net(width=7), net().state_dict(), "test")
+        initialize(net(width=7), net().state_dict(), "test")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fretta.records import Record, Run
+from fretta.experiment.records import Record, Run
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
-from fretta.store import Store
 
 DOMAINS = ("fog", "snow")
 HOSTILE = '<script>alert("1")</script> $x$ & \x07'

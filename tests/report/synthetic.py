@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fretta.records import Record, Run
+from fretta.experiment.records import Record, Run
+from fretta.experiment.store import Store
 from fretta.report.tables.domains import CORRUPTIONS
-from fretta.store import Store
 
 METHODS = ("source", "bn", "tent", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")
 HOSTILE = "<script>alert(1)</script>"

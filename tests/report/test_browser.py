@@ -351,7 +351,7 @@ def test_a_wide_table_shows_that_it_scrolls(
     plain = [int(v) for v in re.findall(r"\d+", page)]
 
     def shaded() -> float:
-        """The share of the last column of pixels that is not the colour of the page."""
+        """The share of the last column of pixels that is not the color of the page."""
         with Image.open(io.BytesIO(box.screenshot_as_png)) as shot:
             last = np.asarray(shot.convert("RGB"), dtype=int)[:, -1]
         return float((np.abs(last - plain).max(1) > 30).mean())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from figure_parts import full, mechanism, put, redundancy
 
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.figures import Figure, figures, left_out, svg
 from fretta.report.figures import mechanism as steps
@@ -20,8 +21,7 @@ from fretta.report.figures.panels import panels
 from fretta.report.figures.places import spread
 from fretta.report.figures.severity import beyond, by_corruption, by_method
 from fretta.report.figures.time import Span, rolling, spans_of
-from fretta.report.palette import KNOWN, colour, style
-from fretta.store import Store
+from fretta.report.palette import KNOWN, color, style
 
 
 @pytest.fixture
@@ -250,10 +250,10 @@ def test_labels_that_do_not_fit_still_stand_apart() -> None:
 def test_palette_tells_methods_apart() -> None:
     import fretta
 
-    looks = [(style(m).colour, style(m).dash) for m in fretta.list_methods()]
+    looks = [(style(m).color, style(m).dash) for m in fretta.list_methods()]
     assert len(set(looks)) == len(looks)
-    assert colour("my method") == colour("my method")
-    assert all(len(s.colour) == 7 for s in KNOWN.values())
+    assert color("my method") == color("my method")
+    assert all(len(s.color) == 7 for s in KNOWN.values())
 
 
 def test_figures_load_no_torch() -> None:

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as Tree
 import pytest
 from figure_parts import HOSTILE, full, mechanism, put, redundancy, tsne
 
+from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 from fretta.report.figures import figures, png, svg, svg_file
 from fretta.report.palette import INK
-from fretta.store import Store
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -116,7 +116,7 @@ def test_a_large_relation_graph_stays_small(tmp_path: Path) -> None:
     store.put_analysis("redundancy-large", made)
     (figure,) = [f for f in figures(ReportData.read(store)) if f.name.startswith("relation-")]
     assert "128 of its 512 features" in figure.caption
-    assert len(svg(figure)) < 1_300_000  # the worst case: no two neighbours are alike
+    assert len(svg(figure)) < 1_300_000  # the worst case: no two neighbors are alike
 
 
 def test_damaged_analyses_are_named_and_the_rest_is_drawn(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import pytest
 from synthetic import HOSTILE, corruption_records, domain_records, fill, many, record
 
 from fretta.errors import ConfigError, StoreError
-from fretta.records import Record
+from fretta.experiment.records import Record
+from fretta.experiment.store import Store
 from fretta.report.build import build
 from fretta.report.commands import command
 from fretta.report.write import write_report
-from fretta.store import Store
 
 
 class Reader(HTMLParser):
@@ -279,7 +279,7 @@ def test_the_command_is_one_that_fretta_takes(suite: str) -> None:
     """Every label and case of a shipped suite gives words that select it."""
     import shlex
 
-    from fretta.suite import load_suite
+    from fretta.experiment.suite import load_suite
 
     loaded = load_suite(suite)
     for case in loaded.cases:
@@ -296,7 +296,7 @@ def test_the_command_gives_the_same_run() -> None:
     """Of a run of the suite with fewer images: its key comes out again."""
     import shlex
 
-    from fretta.suite import load_suite
+    from fretta.experiment.suite import load_suite
 
     job = load_suite("smoke").restricted(["tent"], [4], 32).jobs()[0]
     made = Record(vars(job.run), job.run.key, "done", dict(job.tags))
@@ -345,7 +345,7 @@ def test_as_a_user_types_it(tmp_path: Path) -> None:
 def test_no_torch(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", three(), with_details=True)
     code = (
-        "import sys; from pathlib import Path; from fretta.store import Store;"
+        "import sys; from pathlib import Path; from fretta.experiment.store import Store;"
         "from fretta.report.write import write_report; import fretta.report.watch;"
         f"write_report(Store({str(store.where)!r}), Path({str(tmp_path / 'out')!r}));"
         "print('torch' in sys.modules)"
@@ -367,8 +367,8 @@ def test_without_matplotlib_there_are_tables(
 
 def test_a_report_is_not_strewn_among_other_files(tmp_path: Path) -> None:
     from fretta.errors import ConfigError
+    from fretta.experiment.store import Store
     from fretta.report.write import write_report
-    from fretta.store import Store
 
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "cat.jpg").write_bytes(b"a cat")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from synthetic import HOSTILE, domain_records, record, shift_records
 
-from fretta.records import Record
+from fretta.experiment.records import Record
 from fretta.report.payload import Payload
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
@@ -72,9 +72,9 @@ CASES = {
 
 def html(table: Table, records: list[Record]) -> str:
     """The table element of the page, without the rest."""
+    from fretta.experiment.store import Store
     from fretta.report.data import ReportData
     from fretta.report.page import render
-    from fretta.store import Store
 
     page = render(ReportData(Store("results"), records), [table], [])
     found = re.search(r"<table data-name=.*?</table>", page, re.S)

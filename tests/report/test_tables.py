@@ -16,7 +16,7 @@ from synthetic import (
     shift_records,
 )
 
-from fretta.records import Record, joined_tags
+from fretta.experiment.records import Record, joined_tags
 from fretta.report.build import build
 from fretta.report.data import ReportData
 from fretta.report.glance import headline
@@ -138,7 +138,7 @@ def test_retrained_weights_are_not_mixed_with_old_ones() -> None:
 # ---- the tables of the paper --------------------------------------------------------------------
 
 
-def test_domain_generalisation_beside_the_paper() -> None:
+def test_domain_generalization_beside_the_paper() -> None:
     made = table(domain_records(backbones=("resnet18",)), "accuracy")
     mine = cell(made, "g-fret", "sketch")
     assert mine.paper == paper_value("DG", "PACS", "ResNet-18", "g-fret", "sketch")

@@ -167,9 +167,9 @@ def test_only_one_address_listens(port: int) -> None:
 
 
 def test_a_port_in_use(port: int, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"port {port}: .*in use.*--port 0"):
+    with pytest.raises(ConfigError, match=rf"port={port}: .*in use.*port=0"):
         serve(Watched(fill(folder, [])), port)
-    with pytest.raises(ConfigError, match="port 99999"):
+    with pytest.raises(ConfigError, match="port=99999"):
         serve(Watched(fill(folder, [])), 99999)
 
 

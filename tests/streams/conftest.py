@@ -16,14 +16,14 @@ from fretta.streams.known import CIFAR10_CLASSES, PACS_CLASSES
 Tree = Callable[[Path, Mapping[str, Mapping[str, int]]], Path]
 
 
-def write_image(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (24, 18)) -> None:
+def write_image(path: Path, color: tuple[int, int, int], size: tuple[int, int] = (24, 18)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, colour).save(path)
+    Image.new("RGB", size, color).save(path)
 
 
 @pytest.fixture
 def tree() -> Tree:
-    """tree(root, {domain: {class: count}}): one plain colour per image, domain and class known."""
+    """tree(root, {domain: {class: count}}): one plain color per image, domain and class known."""
 
     def make(root: Path, content: Mapping[str, Mapping[str, int]]) -> Path:
         for d, (domain, classes) in enumerate(content.items()):

@@ -10,8 +10,7 @@ import pytest
 
 from fretta.corruptions import corrupt
 from fretta.errors import ConfigError, DataError, FrettaWarning
-from fretta.streams import CORRUPTIONS, open_dataset, with_corruptions
-from fretta.writing import corrupt_folder
+from fretta.streams import CORRUPTIONS, corrupt_folder, open_dataset, with_corruptions
 
 
 def test_severity_picks_its_block(cifar10c: Path) -> None:

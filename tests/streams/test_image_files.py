@@ -104,7 +104,7 @@ def test_resize_arrays() -> None:
     images = np.zeros((2, 2, 2, 3), np.uint8)
     images[0, :, 1] = 100  # dark left, bright right
     large = resize_arrays(images, 4)
-    # Bilinear, half-pixel centres: weights 0, 1/4, 3/4, 1 of the bright column.
+    # Bilinear, half-pixel centers: weights 0, 1/4, 3/4, 1 of the bright column.
     assert large[0, 0, :, 0].tolist() == [0, 25, 75, 100]
     assert large[1].max() == 0
     assert resize_arrays(images, 2) is images

@@ -33,7 +33,7 @@ def test_json_round_trip() -> None:
 
 def test_input_is_checked() -> None:
     ours = Preprocessing(size=32)
-    with pytest.raises(InputError, match="already normalised"):
+    with pytest.raises(InputError, match="already normalized"):
         ours.apply(torch.zeros(1, 3, 32, 32))
     with pytest.raises(InputError, match="uint8"):
         ours.apply(torch.zeros(3, 32, 32, dtype=torch.uint8))

@@ -109,7 +109,7 @@ def test_long_tail_by_hand() -> None:
 
 
 def runs(labels: np.ndarray) -> float:
-    """Share of neighbours with the same label."""
+    """Share of neighbors with the same label."""
     return float((labels[1:] == labels[:-1]).mean())
 
 

@@ -15,10 +15,10 @@ from suite_world import cifar, class_count, domain_set, imagenet, source_model
 from typer.testing import CliRunner
 
 from fretta.cli import app
+from fretta.experiment.suite import Case
 from fretta.methods import REGISTRY
 from fretta.streams.datasets import OPENERS
 from fretta.streams.known import CIFAR_IMAGES, DOMAIN_SETS
-from fretta.suite import Case
 
 Maker = Callable[[Path, Sequence[Case]], None]
 
@@ -55,7 +55,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
 
     The folder is tmp_path, runs use one thread, and what the guides register is forgotten.
     """
-    monkeypatch.setattr("fretta.execute.local.cores", lambda: 1)
+    monkeypatch.setattr("fretta.experiment.execute.local.cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
     before = dict(REGISTRY), dict(OPENERS)
 
@@ -100,4 +100,4 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> None:
         source_model(Path(config.out), classes[config.data], size)
         return Made()
 
-    monkeypatch.setattr("fretta.train.train_source", train_source)
+    monkeypatch.setattr("fretta.experiment.train.train_source", train_source)

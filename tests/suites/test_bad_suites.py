@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import SuiteError
-from fretta.suite import load_suite, parse_suite
+from fretta.experiment.suite import load_suite, parse_suite
 
 GOOD = """
 title = "Good"
@@ -95,8 +95,8 @@ READING = {
 FINDING = {
     "unknown data set": (('name = "digits" }', 'name = "digitz" }'), "unknown data set 'digitz'"),
     "unknown data option": (
-        ('name = "digits" }', 'name = "digits", colour = 1 }'),
-        "digits has no option 'colour'; it has split",
+        ('name = "digits" }', 'name = "digits", color = 1 }'),
+        "digits has no option 'color'; it has split",
     ),
     "missing data, no root": (('{ name = "digits" }', '{ name = "pacs" }'), "FRETTA_DATA"),
     "missing weights": (

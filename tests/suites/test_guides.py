@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fretta.store import Store
-from fretta.suite import list_suites, load_suite
+from fretta.experiment.store import Store
+from fretta.experiment.suite import list_suites, load_suite
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("reproduce.md", "extend.md")

@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.execute import Options, run_jobs
+from fretta.experiment.execute import Options, run_jobs
+from fretta.experiment.store import Store
+from fretta.experiment.suite import Suite, list_suites, load_suite
+from fretta.experiment.train import TrainConfig
 from fretta.methods import REGISTRY
-from fretta.store import Store
-from fretta.suite import Suite, list_suites, load_suite
-from fretta.train import TrainConfig
 
 PAPER = ["source", "bn", "tent", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret"]
 RELEASED = {f"{name} (released)" for name in ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")}
@@ -156,7 +156,7 @@ def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> N
         made.append(config)
         return Made()
 
-    monkeypatch.setattr("fretta.train.train_source", train_source)
+    monkeypatch.setattr("fretta.experiment.train.train_source", train_source)
     text = comment_of(name).replace("\\\n", " ")
     commands = re.findall(r"^ +fretta (train .*)$", text, re.M)
     for command in commands:

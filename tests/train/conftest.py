@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from train_nets import NETS
 
-from fretta.train import TrainConfig
+from fretta.experiment.train import TrainConfig
 
 
 @pytest.fixture

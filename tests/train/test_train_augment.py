@@ -1,4 +1,4 @@
-"""Augmentation against plain loops and colours known by heart."""
+"""Augmentation against plain loops and colors known by heart."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fretta.train.augment import (
-    colour_jitter,
+from fretta.experiment.train.augment import (
+    color_jitter,
     generator_for,
     gray,
     random_crop,
@@ -20,7 +20,7 @@ from fretta.train.augment import (
     random_resized_crop,
     shift_hue,
 )
-from fretta.train.data import rows
+from fretta.experiment.train.data import rows
 
 
 def pixels(n: int = 4, height: int = 6, width: int = 6) -> Tensor:
@@ -29,7 +29,7 @@ def pixels(n: int = 4, height: int = 6, width: int = 6) -> Tensor:
     )
 
 
-def colour(*rgb: float) -> Tensor:
+def color(*rgb: float) -> Tensor:
     return torch.tensor(rgb, dtype=torch.float32).view(1, 3, 1, 1)
 
 
@@ -68,7 +68,7 @@ def test_random_flip_mirrors_about_half() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(40, 40), (30, 90), (90, 30), (1, 50)])
 def test_random_resized_crop_shows_a_part(height: int, width: int) -> None:
-    """On an image whose colour is its position, the corners of the result say what was cut."""
+    """On an image whose color is its position, the corners of the result say what was cut."""
     across = torch.linspace(0, 255, width).expand(height, width)
     down = torch.linspace(0, 255, height)[:, None].expand(height, width)
     image = torch.stack([across, down, across * 0]).round().to(torch.uint8)
@@ -84,12 +84,12 @@ def test_random_resized_crop_shows_a_part(height: int, width: int) -> None:
         assert (y[0].diff(dim=1) >= 0).all()
 
 
-def test_hue_of_known_colours() -> None:
+def test_hue_of_known_colors() -> None:
     third, half = torch.tensor([1 / 3]), torch.tensor([0.5])
-    assert torch.allclose(shift_hue(colour(1, 0, 0), third), colour(0, 1, 0), atol=1e-6)
-    assert torch.allclose(shift_hue(colour(0, 1, 0), third), colour(0, 0, 1), atol=1e-6)
-    assert torch.allclose(shift_hue(colour(1, 0, 0), half), colour(0, 1, 1), atol=1e-6)
-    assert torch.allclose(shift_hue(colour(0.4, 0.4, 0.4), half), colour(0.4, 0.4, 0.4))
+    assert torch.allclose(shift_hue(color(1, 0, 0), third), color(0, 1, 0), atol=1e-6)
+    assert torch.allclose(shift_hue(color(0, 1, 0), third), color(0, 0, 1), atol=1e-6)
+    assert torch.allclose(shift_hue(color(1, 0, 0), half), color(0, 1, 1), atol=1e-6)
+    assert torch.allclose(shift_hue(color(0.4, 0.4, 0.4), half), color(0.4, 0.4, 0.4))
 
 
 def test_hue_against_colorsys() -> None:
@@ -103,10 +103,10 @@ def test_hue_against_colorsys() -> None:
 
 
 def test_gray_and_jitter() -> None:
-    assert gray(colour(1, 0, 0)).item() == pytest.approx(0.299)
+    assert gray(color(1, 0, 0)).item() == pytest.approx(0.299)
     x = pixels().float() / 255
-    assert torch.allclose(colour_jitter(x, 0.0, generator_for(0)), x, atol=1e-5)
-    y = colour_jitter(x, 0.3, generator_for(0))
+    assert torch.allclose(color_jitter(x, 0.0, generator_for(0)), x, atol=1e-5)
+    y = color_jitter(x, 0.3, generator_for(0))
     assert 0 <= y.min() < y.max() <= 1
     assert (y - x).abs().amax(dim=(1, 2, 3)).min() > 0.01  # each image changed
     many = torch.rand((400, 3, 2, 2), generator=generator_for("many"))
@@ -118,7 +118,7 @@ def test_gray_and_jitter() -> None:
 
 def test_jitter_keeps_a_gray_image_gray() -> None:
     x = torch.rand((3, 1, 4, 4), generator=generator_for("g")).expand(3, 3, 4, 4)
-    y = colour_jitter(x, 0.3, generator_for(3))
+    y = color_jitter(x, 0.3, generator_for(3))
     assert torch.allclose(y[:, 0], y[:, 1], atol=1e-5)
     assert torch.allclose(y[:, 0], y[:, 2], atol=1e-5)
 

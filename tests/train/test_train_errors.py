@@ -11,9 +11,9 @@ import torch
 from train_nets import NETS, StopError, stop_at
 
 from fretta.errors import ConfigError, DataError, FrettaWarning, ModelError, WeightsError
+from fretta.experiment.train import TrainConfig, train_source
+from fretta.experiment.train.checkpoint import checkpoint_path
 from fretta.models import load
-from fretta.train import TrainConfig, train_source
-from fretta.train.checkpoint import checkpoint_path
 
 
 @pytest.mark.parametrize(

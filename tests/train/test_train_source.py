@@ -12,12 +12,12 @@ from safetensors.torch import save_file
 from train_nets import StopError, dropout_net, stop_at
 
 from fretta.errors import ConfigError
+from fretta.experiment.train import Progress, TrainConfig, train_source
+from fretta.experiment.train.checkpoint import checkpoint_path
+from fretta.experiment.train.config import DEFAULTS
+from fretta.experiment.train.loop import learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
-from fretta.train import Progress, TrainConfig, train_source
-from fretta.train.checkpoint import checkpoint_path
-from fretta.train.config import DEFAULTS
-from fretta.train.loop import learning_rate
 
 
 def test_a_quick_run_on_digits(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from fretta.train import Progress
+from fretta.experiment.train import Progress
 
 NETS = __name__
 

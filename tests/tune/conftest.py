@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from fretta.api import build_method
-from fretta.execute import Done, make_plan
-from fretta.records import Job, Record
-from fretta.store import Store
+from fretta.experiment.execute import Done, make_plan
+from fretta.experiment.records import Job, Record
+from fretta.experiment.store import Store
+from fretta.experiment.suite import Suite, parse_suite
 from fretta.streams import EXTRA_CORRUPTIONS
-from fretta.suite import Suite, parse_suite
 
 TEXT = """
 [protocol]
@@ -90,7 +90,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Numbers], Fake]:
     def install(numbers: Numbers) -> Fake:
         made = Fake(numbers)
-        monkeypatch.setattr("fretta.tune.trials.run_jobs", made)
+        monkeypatch.setattr("fretta.experiment.tune.trials.run_jobs", made)
         return made
 
     return install

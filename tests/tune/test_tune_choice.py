@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fretta.errors import ConfigError, MissingExtraError, SuiteError
-from fretta.store import Store
-from fretta.suite import MethodEntry, Suite, parse_suite
-from fretta.tune import Rule, fragment, tune
+from fretta.experiment.store import Store
+from fretta.experiment.suite import MethodEntry, Suite, parse_suite
+from fretta.experiment.tune import Rule, fragment, tune
 
 GRID = {"lr": [1e-4, 1e-3, 1e-2, 1e-1]}
 
@@ -75,7 +75,7 @@ def test_first_domain_never_runs_the_others(
     assert {r["domain"] for record in store.records() for r in record.rows} == {"gaussian_noise"}
 
 
-def test_everything_oracle_writes_is_labelled(
+def test_everything_oracle_writes_is_labeled(
     suite: Suite, store: Store, fake: Callable[..., Any]
 ) -> None:
     fake(numbers)

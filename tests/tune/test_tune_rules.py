@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fretta.errors import ConfigError, SuiteError
+from fretta.experiment.suite import Case, MethodEntry, Suite
+from fretta.experiment.tune import Rule, label_free
+from fretta.experiment.tune.rules import judged
 from fretta.streams import EXTRA_CORRUPTIONS
-from fretta.suite import Case, MethodEntry, Suite
-from fretta.tune import Rule, label_free
-from fretta.tune.rules import judged
 
 
 def row(classes: float, entropy: float | None, nrs: float | None = 0.5) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fretta.errors import ConfigError, StoreError
-from fretta.execute import Options, run_jobs
-from fretta.store import Store
-from fretta.suite import Suite, load_suite, parse_suite
-from fretta.tune import Result, Rule, Trial, fragment, tune, write_fragment
+from fretta.experiment.execute import Options, run_jobs
+from fretta.experiment.store import Store
+from fretta.experiment.suite import Suite, load_suite, parse_suite
+from fretta.experiment.tune import Result, Rule, Trial, fragment, tune, write_fragment
 
 ONE = Options(threads=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fretta.errors import ConfigError
-from fretta.tune import GRIDS, make_space, paper_space, parse_grid, size
+from fretta.experiment.tune import GRIDS, make_space, paper_space, parse_grid, size
 
 
 def test_the_grids_are_the_papers() -> None:

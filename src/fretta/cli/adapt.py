@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from ..errors import ConfigError
 from .app import console, say
@@ -31,6 +31,7 @@ from .words import in_options
 
 if TYPE_CHECKING:
     from ..deploy import Outcome
+    from ..deploy.pace import Pace
 
 EVERY = 10.0  # seconds between lines where there is no terminal
 
@@ -165,7 +166,7 @@ def adapt(
             force=force,
             stopped=lambda: bool(received),
             on_start=show.start,
-            on_batch=show.batch,
+            on_progress=show.progress,
             on_remark=lambda text: say(f"note: {in_options(text, ['adapt'])}"),
         )
         outcome = session.run()
@@ -198,39 +199,42 @@ def _signals() -> Iterator[list[int]]:
 
 
 class _Show:
-    """A bar with images per second and the time left; a line now and then elsewhere."""
+    """A bar for each phase, with the time left in all; a line now and then elsewhere."""
 
     def __init__(self, bar: Progress | None) -> None:
-        self.bar, self.task = bar, None if bar is None else bar.add_task("", total=None, rate="")
-        self.total: int | None = None
-        self.first, self.begin, self.told = 0, time.monotonic(), time.monotonic()
+        self.bar, self.task = bar, None if bar is None else bar.add_task("", total=None, facts="")
+        self.told = time.monotonic()
 
     def start(self, opened: Any, tally: Any) -> None:
         say(f"model   {opened.spec}, {len(opened.labels.names):,} classes")
         say(f"labels  {opened.labels.origin}")
         say(f"images  {opened.preprocessing.text()}")
-        self.total, self.first = opened.total, tally.files
         if tally.files:
             say(f"resumed after {tally.files:,} images")
-        self.begin = self.told = time.monotonic()
+        self.told = time.monotonic()
 
-    def batch(self, tally: Any) -> None:
-        spent = max(time.monotonic() - self.begin, 1e-9)
-        rate = (tally.files - self.first) / spent
+    def progress(self, pace: Pace) -> None:
+        of = "" if pace.total is None else f" of {pace.total:,}"
+        left = "" if pace.left is None else f", {duration(pace.left)} left"
+        facts = f"{pace.done:,}{of} images, {pace.rate:.3g}/s{left}"
         if self.bar is not None and self.task is not None:
-            done = f"{tally.files:,}" + (f"/{self.total:,}" if self.total else "")
-            ending = ", writing the weights" if tally.files == self.total else ""
             self.bar.update(
                 self.task,
-                completed=tally.files,
-                total=self.total,
-                rate=f"{done} images, {rate:.0f}/s{ending}",
+                description=pace.phase,
+                completed=pace.done,
+                total=pace.total,
+                facts=facts,
             )
         elif time.monotonic() - self.told >= EVERY:
             self.told = time.monotonic()
-            left = "" if self.total is None else f" of {self.total:,}"
-            rest = "" if self.total is None else f", {(self.total - tally.files) / rate:.0f} s left"
-            say(f"{tally.files:,}{left} images, {rate:.0f}/s{rest}")
+            say(f"{pace.phase}: {facts}")
+
+
+def duration(seconds: float) -> str:
+    """ "5 s", "3 min", "2.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager
@@ -238,8 +242,8 @@ def _progress() -> Iterator[_Show]:
     if not console.is_terminal:
         yield _Show(None)
         return
-    columns = (TextColumn("adapting"), BarColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
+    with Progress(*columns, console=console) as bar:
         yield _Show(bar)
 
 
@@ -259,10 +263,9 @@ def _tell(outcome: Outcome) -> None:
         say(line)
     done = outcome.exported
     if done is not None:
-        plain = f"the written weights agree with {percent(done.agreement)} of the predictions"
-        if done.accuracy is not None:
-            plain += f", accuracy {percent(done.accuracy)}"
-        say(f"{plain} ({done.checked:,} images checked)")
+        say(f"the written weights {done.text()}")
+        if done.advice(t.images):
+            say(f"  {done.advice(t.images)}")
     if not outcome.complete:
         say("stopped before the end; the same command with --resume goes on")
     if t.images:

@@ -16,7 +16,7 @@ from .progress import bar
 from .specs import Jobs, jobs_of, numbers, settings_of
 
 if TYPE_CHECKING:
-    from ..suite import Suite
+    from ..experiment.suite import Suite
 
 analyze = typer.Typer(
     cls=Commands,
@@ -54,8 +54,8 @@ def redundancy(
 def redundancy_of(
     asked: Asked, severity: list[float] | None = None, name: str | None = None
 ) -> None:
-    from ..analysis import redundancy_under_shift
-    from ..analysis.redundancy import CORRUPTIONS, SEVERITIES, means
+    from ..experiment.analysis import redundancy_under_shift
+    from ..experiment.analysis.redundancy import CORRUPTIONS, SEVERITIES, means
 
     _check(asked, name)
     with bar("redundancy") as tell:
@@ -85,7 +85,7 @@ def mechanism(asked: Asked, severity: Severity = 5, name: Name = None) -> None:
 
 
 def mechanism_of(asked: Asked, severity: float = 5, name: str | None = None) -> None:
-    from ..analysis import mechanism as measure
+    from ..experiment.analysis import mechanism as measure
 
     _check(asked, name)
     with bar("mechanism") as tell:
@@ -113,7 +113,7 @@ def tsne(
     name: Name = None,
 ) -> None:
     """Features on a plane, before and after adaptation by each method."""
-    from ..analysis import tsne as measure
+    from ..experiment.analysis import tsne as measure
 
     _check(asked, name)
     with bar("tsne") as tell:
@@ -148,7 +148,7 @@ def sensitivity(
 
     The paper's grids on its data are the suite of the same name: fretta run sensitivity.
     """
-    from ..execute import Options
+    from ..experiment.execute import Options
 
     if asked.method not in (None, ["g-fret"]):
         given = ", ".join(asked.method)
@@ -180,7 +180,7 @@ def _grids(
     asked: Asked, severity: float, domains: list[str] | None, grids: list[dict[str, Any]]
 ) -> Suite:
     """Source and every combination of each grid, as in the suite `sensitivity`."""
-    from ..suite import one_off
+    from ..experiment.suite import one_off
 
     limit = asked.images(128)
     protocol: dict[str, Any] = {
@@ -207,7 +207,7 @@ def _slug(name: str) -> str:
 
 def _check(asked: Asked, name: str | None) -> None:
     """A name or a store that cannot be used shows now, not after the work."""
-    from ..store import Store, check_analysis_name
+    from ..experiment.store import Store, check_analysis_name
 
     if name is not None:
         check_analysis_name(name)
@@ -215,7 +215,7 @@ def _check(asked: Asked, name: str | None) -> None:
 
 
 def _keep(content: dict[str, Any], asked: Asked, name: str | None) -> None:
-    from ..store import Store
+    from ..experiment.store import Store
 
     chosen = name or f"{content['kind']}-{_slug(content['data']['name'])}"
     Store(asked.store).put_analysis(chosen, content)

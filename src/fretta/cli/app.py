@@ -58,8 +58,8 @@ def after_interrupt(name: str | None, arguments: list[str]) -> str:
 
 
 class _Console(Console):
-    @property
-    def size(self) -> ConsoleDimensions:  # type: ignore[misc]  # nobody sets it
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
         found = super().size
         return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)
 

@@ -31,7 +31,7 @@ from .specs import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis import Setting
+    from ..experiment.analysis import Setting
     from ..models.opening import OpenedModel
     from ..models.preprocessing import Preprocessing
 
@@ -115,7 +115,7 @@ class Asked:
     def setting(self, methods: list[str], few: int, severity: float | None = None) -> Setting:
         import torch
 
-        from ..analysis import Setting
+        from ..experiment.analysis import Setting
         from ..parts.compute import find_device
 
         if self.threads is not None:

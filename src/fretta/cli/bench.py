@@ -40,7 +40,7 @@ def bench_steps(
     """
     import torch
 
-    from ..bench import bench
+    from ..experiment.bench import bench
     from ..methods import list_methods
     from ..models import load
     from ..parts.compute import find_device
@@ -91,7 +91,7 @@ def bench_steps(
             "steps": [t.to_json() for t in timings],
         }
         (out / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-        from ..bench.show import plot
+        from ..experiment.bench.show import plot
 
         plot(timings, f"{model}, {batch} × {size} px", out / "steps.png")
         say(f"{out / 'steps.json'}, {out / 'steps.png'}")

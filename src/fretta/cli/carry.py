@@ -23,9 +23,9 @@ def carry_out(
     options: Any,
 ) -> None:
     """Run the jobs, show them live, print the table; exit code 1 if any failed."""
-    from ..execute import run_jobs
-    from ..results import select
-    from ..store import Store
+    from ..experiment.execute import run_jobs
+    from ..experiment.results import select
+    from ..experiment.store import Store
 
     store = Store(where)
     begin = time.perf_counter()

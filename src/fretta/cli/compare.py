@@ -18,7 +18,7 @@ from .progress import bar
 from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
 
 if TYPE_CHECKING:
-    from ..compare import Compared
+    from ..estimate.compare import Compared
     from ..method import Method
 
 COLUMNS = (
@@ -97,8 +97,8 @@ def compare(
     workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
-    from ..compare import answer
-    from ..compare import compare as run
+    from ..estimate.compare import answer
+    from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..models.opening import open_model
     from ..parts.compute import find_device
@@ -215,17 +215,18 @@ def _tell_unreadable(images: Images) -> None:
 
 
 def _print(rows: list[Compared], names: list[str], level: float) -> None:
-    from .compare_page import cells_of, columns_of, note_on
+    from .compare_page import note_on, table_of
 
-    shown = table(*columns_of(rows))
-    for row in rows:
-        shown.add_row(*map(escape, cells_of(row, names)))
+    head, lines = table_of(rows, names)
+    shown = table(*head)
+    for line in lines:
+        shown.add_row(*map(escape, line))
     console.print(shown)
     say("\n" + note_on(rows, level))
 
 
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
-    from ..files import replace_file
+    from .._util.files import replace_file
     from .compare_page import page
 
     names = images.labels.names

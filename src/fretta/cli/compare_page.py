@@ -5,52 +5,53 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..deploy.html import (
-    class_table,
-    document,
-    e,
-    section,
-    share_table,
-    table,
-)
+from ..deploy.html import class_table, document, e, section, share_table, table
 from ..deploy.listing import shown
 from ..estimate.words import how_measured, points, reason, unevenness, verdict
 from .tables import DASH
 
 if TYPE_CHECKING:
-    from ..compare import Compared
+    from ..estimate.compare import Compared
     from .images import Images
 
 LISTED = 50  # unreadable files
 
 
-def columns_of(rows: list[Compared]) -> list[str]:
+def table_of(rows: list[Compared], names: list[str]) -> tuple[list[str], list[list[str]]]:
+    """(head, rows): measured numbers where labels are known, and beside them the estimate."""
     head = ["method", "verdict", "change", "low", "high"]
     if _measured(rows):
-        return [*head, "p", "accuracy", "without labels", "ms/batch"]
-    return [*head, "accuracy", "ms/batch"]
+        head += ["p", "accuracy", "without labels"]
+        cells = [_measured_cells(row, names) for row in rows]
+    else:
+        head += ["accuracy"]
+        uneven = any(reason(row.estimate, names) for row in rows)
+        cells = [_estimated_cells(row, names, uneven) for row in rows]
+    first = [[row.method, row.verdict] for row in rows]
+    last = [[f"{1000 * row.seconds_per_batch:.0f}"] for row in rows]
+    return [*head, "ms/batch"], [a + b + c for a, b, c in zip(first, cells, last, strict=True)]
 
 
-def cells_of(row: Compared, names: list[str]) -> list[str]:
-    """Measured numbers where labels are known, and beside them what was estimated without."""
-    estimate, measured = row.estimate, row.measured
-    head, last = [row.method, row.verdict], f"{1000 * row.seconds_per_batch:.0f}"
-    known = row.accuracy is not None
-    if row.reference:
-        level = row.accuracy if row.accuracy is not None else estimate.adapted
-        more = [DASH] * 3 + [DASH] * known + [f"{100 * level:.1f}"] + [DASH] * known
-        return [*head, *more, last]
-    change = estimate.change, estimate.low, estimate.high
-    if measured is not None:
-        numbers = [points(value) for value in (measured.change, *measured.interval)]
-        chance = "< 0.001" if measured.p < 0.001 else f"{measured.p:.3f}"
-        without = "uneven" if reason(estimate, names) else verdict(estimate)
-        if estimate.helps is not None:
-            without += f" {points(estimate.change)}"
-        return [*head, *numbers, chance, f"{100 * measured.adapted:.1f}", without, last]
-    if reason(estimate, names):  # numbers that cannot be trusted are not shown
-        return [*head, *[DASH] * 4, last]
-    return [*head, *map(points, change), f"{100 * estimate.adapted:.1f}", last]
+def _measured_cells(row: Compared, names: list[str]) -> list[str]:
+    measured, estimate = row.measured, row.estimate
+    level = DASH if row.accuracy is None else f"{100 * row.accuracy:.1f}"
+    if measured is None:
+        return [*[DASH] * 4, level, DASH]
+    numbers = [points(value) for value in (measured.change, *measured.interval)]
+    chance = "< 0.001" if measured.p < 0.001 else f"{measured.p:.3f}"
+    without = "uneven" if reason(estimate, names) else verdict(estimate)
+    if estimate.helps is not None:
+        without += f" {points(estimate.change)}"
+    return [*numbers, chance, level, without]
+
+
+def _estimated_cells(row: Compared, names: list[str], uneven: bool) -> list[str]:
+    """Numbers that cannot be trusted are not shown."""
+    estimate = row.estimate
+    level = DASH if uneven else f"{100 * estimate.adapted:.1f}"
+    if row.reference or reason(estimate, names):
+        return [*[DASH] * 3, level]
+    return [*map(points, (estimate.change, estimate.low, estimate.high)), level]
 
 
 def note_on(rows: list[Compared], level: float) -> str:
@@ -90,8 +91,7 @@ def page(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
 
 
 def _methods(rows: list[Compared], names: list[str], level: float) -> str:
-    shown_rows = [cells_of(row, names) for row in rows]
-    return table(columns_of(rows), shown_rows) + f"<p>{e(note_on(rows, level))}</p>"
+    return table(*table_of(rows, names), short=True) + f"<p>{e(note_on(rows, level))}</p>"
 
 
 def _balance(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
@@ -118,7 +118,7 @@ def _shares(row: Compared) -> dict[int, float]:
 def _by_class(rows: list[Compared], names: list[str]) -> str:
     ordered = sorted(rows, key=lambda row: not row.reference)  # the source model first
     counts = {
-        c: [n, *(row.right[c] for row in ordered)] for c, n in enumerate(ordered[0].labelled) if n
+        c: [n, *(row.right[c] for row in ordered)] for c, n in enumerate(ordered[0].labeled) if n
     }
     return class_table([row.method for row in ordered], names, counts)
 

@@ -68,7 +68,7 @@ def corrupt(
     ] = False,
 ) -> None:
     """Write the corrupted version of a data set; run again to continue where it stopped."""
-    from ..writing import corrupt_folder
+    from ..streams import corrupt_folder
 
     with bar("corrupting") as advance:
         summary = corrupt_folder(
@@ -116,7 +116,7 @@ def train(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False,
 ) -> None:
     """Train a source model; run again to resume. Writes safetensors and a JSON card."""
-    from ..train import TrainConfig, train_source
+    from ..experiment.train import TrainConfig, train_source
 
     config = TrainConfig(
         data=name,

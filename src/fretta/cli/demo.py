@@ -28,9 +28,9 @@ def demo(
     force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
 ) -> None:
     """Run every method on handwritten digits under 15 corruptions and make a report."""
-    from ..execute import Options
-    from ..store import Store
-    from ..suite import load_suite
+    from ..experiment.execute import Options
+    from ..experiment.store import Store
+    from ..experiment.suite import load_suite
 
     suite = load_suite("digits")
     carry_out(suite.title, suite.jobs(), store, jobs, None, force, Options())
@@ -49,8 +49,8 @@ def demo(
 
 def _page(store: str) -> None:
     """The report beside the records; opened where there is somebody to see it."""
+    from ..experiment.store import Store
     from ..report.write import write_report
-    from ..store import Store
 
     try:
         page = write_report(Store(store), Path(store) / "report").page

@@ -14,8 +14,8 @@ from .app import say
 if TYPE_CHECKING:
     import torch
 
-    from ..compare import Item
     from ..deploy.labels import Labels
+    from ..estimate.compare import Item
     from ..models.preprocessing import Preprocessing
 
 
@@ -50,8 +50,8 @@ class Images:
 
 def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
-    from ..compare import Item
     from ..deploy.labels import Labels
+    from ..estimate.compare import Item
     from ..streams import make_stream, open_dataset
     from ..streams.datasets import reading_options
 
@@ -81,10 +81,10 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
     import numpy as np
     import torch
 
-    from ..compare import Item
     from ..deploy.feed import read_groups, refuse_unreadable
     from ..deploy.labels import count_classes, find_labels, truth_of
     from ..deploy.listing import list_folder, read_list
+    from ..estimate.compare import Item
 
     if given.domain or given.corruption:
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")

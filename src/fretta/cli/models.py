@@ -9,18 +9,7 @@ from rich.markup import escape
 
 from ..errors import ConfigError
 from .app import console, say, table
-from .specs import (
-    MODEL,
-    Fit,
-    Head,
-    Mean,
-    NumClasses,
-    Pretrained,
-    Size,
-    Std,
-    Weights,
-    find_input,
-)
+from .specs import MODEL, Fit, Head, Mean, NumClasses, Pretrained, Size, Std, Weights, find_input
 from .words import in_options
 
 
@@ -31,10 +20,11 @@ def register(app: typer.Typer) -> None:
 
 def list_methods() -> None:
     """List the methods: what each does, needs, and costs per batch (F: forward, B: backward)."""
-    from ..methods import REGISTRY
+    from ..methods import find_method, list_methods
 
     rows = table("method", "passes", "needs", "what it does")
-    for key, method in sorted(REGISTRY.items()):
+    for key in list_methods():
+        method = find_method(key)
         needs = ", ".join(sorted(need.name.lower() for need in method.needs)) or "-"
         rows.add_row(key, method.passes, needs, method.summary)
     console.print(rows)

@@ -32,8 +32,8 @@ def report(
     ] = None,
 ) -> None:
     """Every table and figure of a store, as one HTML page and as files for a paper."""
+    from ..experiment.store import Store
     from ..report.write import FORMATS, write_report
-    from ..store import Store
 
     written = write_report(
         Store(store), out, suite=suite, paper=paper, formats=tuple(form or FORMATS)
@@ -66,8 +66,8 @@ def watch(
     ] = True,
 ) -> None:
     """Serve the report of a store on this machine; it follows runs as they end."""
+    from ..experiment.store import Store
     from ..report.watch import Watched, serve
-    from ..store import Store
 
     with serve(Watched(Store(store), suite, paper), port) as server:
         url = f"http://{server.server_address[0]!s}:{server.server_address[1]}/"

@@ -65,8 +65,8 @@ def run(
     ] = 60.0,
 ) -> None:
     """Run a suite; results that are in the store are kept, and an interrupted suite goes on."""
-    from ..execute import Options
-    from ..suite import load_suite
+    from ..experiment.execute import Options
+    from ..experiment.suite import load_suite
 
     chosen = load_suite(suite).restricted(method, seed, limit, case)
     options = Options(threads, device, workers, checkpoint)
@@ -102,11 +102,11 @@ def tune(
     device: Device = None,
 ) -> None:
     """Choose hyper-parameters by a stated rule; an interrupted search goes on."""
-    from ..execute import Options
-    from ..store import Store
-    from ..suite import load_suite
-    from ..tune import fragment, parse_grid, write_fragment
-    from ..tune import tune as search
+    from ..experiment.execute import Options
+    from ..experiment.store import Store
+    from ..experiment.suite import load_suite
+    from ..experiment.tune import fragment, parse_grid, write_fragment
+    from ..experiment.tune import tune as search
 
     if product and optuna is not None:
         raise ConfigError("--product and --optuna are two searches; give one of them")
@@ -175,9 +175,9 @@ def evaluate(
     device: Device = None,
 ) -> None:
     """Evaluate methods on one data set and keep the results in the store."""
-    from ..execute import Options
+    from ..experiment.execute import Options
+    from ..experiment.suite import one_off
     from ..models.opening import open_model
-    from ..suite import one_off
 
     if severity is not None and corruption is None:
         raise ConfigError(f"--severity {severity} has no effect without --corruption; give both")
@@ -212,8 +212,8 @@ def results(
     out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
 ) -> None:
     """List, filter and export what a store holds."""
-    from ..results import FORMATS, LEVELS, export, rows_of, select
-    from ..store import Store
+    from ..experiment.results import FORMATS, LEVELS, export, rows_of, select
+    from ..experiment.store import Store
 
     if out is not None and form == "table":
         form = out.suffix.removeprefix(".")  # a table is for people; a file says its format

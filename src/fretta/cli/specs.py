@@ -14,10 +14,10 @@ from .app import say
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..experiment.records import Job
+    from ..experiment.suite import Suite
     from ..models.opening import OpenedModel
     from ..models.preprocessing import Preprocessing
-    from ..records import Job
-    from ..suite import Suite
 
 Where = Annotated[str, typer.Option("--store", help="Folder or fsspec URL of the results.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Worker processes on this machine.")]
@@ -72,7 +72,7 @@ def find_input(
 def data_spec(
     name: str, corruption: str | None, severity: int, net: nn.Module, how: Preprocessing
 ) -> dict[str, Any]:
-    """The data set, read as the model takes its images; a folder is labelled by its names."""
+    """The data set, read as the model takes its images; a folder is labeled by its names."""
     from ..streams.datasets import reading_options
 
     folder = Path(name).is_dir()
@@ -136,12 +136,15 @@ def settings_of(pairs: list[str]) -> dict[str, Any]:
 
 def known_methods(names: list[str], option: str = "--method") -> list[str]:
     """The names, once each of them is known: before any data or model is opened."""
-    from ..methods import REGISTRY
+    from ..methods import find_method, list_methods
 
-    unknown = [name for name in names if name not in REGISTRY]
-    if unknown or not names:
-        seen = f" {', '.join(map(repr, unknown))} is unknown" if unknown else " names no method"
-        raise ConfigError(f"{option}{seen}; choose from {', '.join(sorted(REGISTRY))}")
+    if not names:
+        raise ConfigError(f"{option} names no method; choose from {', '.join(list_methods())}")
+    for name in names:
+        try:
+            find_method(name)
+        except ConfigError as error:
+            raise ConfigError(f"{option}: {error}") from error
     return names
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from ..records import Record
-from ..results import by_method
+from ..experiment.records import Record
+from ..experiment.results import by_method
 from .app import console, table
 
 DASH = "–"

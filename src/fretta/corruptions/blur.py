@@ -73,7 +73,7 @@ def _line(sigma: float, taps: int) -> Floats:
 def disk(radius: float, alias: float) -> Floats:
     """A disk of this radius, its edge softened by a small gaussian (3x3 up to radius 8, then 5x5).
 
-    The canvas ends at max(8, radius) pixels from the centre and the softening mirrors there, so
+    The canvas ends at max(8, radius) pixels from the center and the softening mirrors there, so
     from radius 8 on the weights sum to a little more than 1, and the benchmark's images are that
     much brighter.
     """
@@ -139,7 +139,7 @@ def defocus_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
 
 
 def zoom_matrix(size: int, factor: float) -> Floats:
-    """The (size, crop) matrix of a centre zoom along one axis: the middle pixels that `zoom_crop`
+    """The (size, crop) matrix of a center zoom along one axis: the middle pixels that `zoom_crop`
     gives, spread linearly from the first to the last, then trimmed to `size`."""
     crop = zoom_crop(size, factor)[1]
     whole = round(crop * factor)
@@ -161,7 +161,7 @@ def zoom_crop(size: int, factor: float) -> tuple[int, int]:
 
 
 def _zooms(size: int, factors: Floats) -> list[Any]:
-    """Each centre zoom along one axis as a sparse (size, size) matrix."""
+    """Each center zoom along one axis as a sparse (size, size) matrix."""
     sparse = scipy_module("sparse", "zoom blur")
     matrices = []
     for factor in factors:
@@ -198,7 +198,7 @@ def zoom_row(size: int, end: float, step: float) -> Any:
 
 
 def zoom_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
-    """The mean of the image and its centre zooms by 1, 1 + step, ... up to `end`.
+    """The mean of the image and its center zooms by 1, 1 + step, ... up to `end`.
 
     Small images go through one matrix for all zooms at once; for large ones it would be too large
     to build, so all zooms run down the columns first and are summed on the way along the rows.

@@ -2,7 +2,7 @@
 
 Each table has one row per severity, 1 to 5. CIFAR rows hold up to 32 pixels (shorter side),
 ImageNet rows from 224 pixels; between the two sizes every constant, lengths in pixels included,
-moves linearly with the shorter side. Fractional severities move linearly between their neighbours.
+moves linearly with the shorter side. Fractional severities move linearly between their neighbors.
 """
 
 from __future__ import annotations

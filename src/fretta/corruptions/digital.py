@@ -17,22 +17,22 @@ __all__ = ["JPEG_COMPRESSION", "PIXELATE"]
 
 @lru_cache(maxsize=16)
 def box_matrix(size: int, target: int) -> NDArray[np.float32]:
-    """The (target, size) matrix of a box filter: the mean of the pixels whose centre lies in the
-    box, at least the one that the centre of the box falls on."""
+    """The (target, size) matrix of a box filter: the mean of the pixels whose center lies in the
+    box, at least the one that the center of the box falls on."""
     scale = size / target
     reach = 0.5 * max(scale, 1.0)
     matrix = np.zeros((target, size), dtype=np.float32)
     for place in range(target):
-        centre = (place + 0.5) * scale
-        first, last = max(int(centre - reach + 0.5), 0), min(int(centre + reach + 0.5), size)
-        offset = (np.arange(first, last) + 0.5 - centre) / max(scale, 1.0)
+        center = (place + 0.5) * scale
+        first, last = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), size)
+        offset = (np.arange(first, last) + 0.5 - center) / max(scale, 1.0)
         inside = (offset > -0.5) & (offset <= 0.5)
         matrix[place, first:last] = inside / inside.sum()
     return matrix
 
 
 def _nearest_up(size: int, target: int) -> NDArray[np.int64]:
-    """Enlarging with a box reads one pixel: the one below the centre."""
+    """Enlarging with a box reads one pixel: the one below the center."""
     return np.minimum(((np.arange(target) + 0.5) * (size / target)).astype(np.int64), size - 1)
 
 

@@ -39,7 +39,7 @@ def _draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Dr
 
 def source_map(points: Floats, height: int, width: int, shift: float) -> Floats:
     """(N, 3, 2): [x, y, 1] of the result times this gives (x, y) in the image. It undoes the affine
-    map that moves three corners of a square around the centre by up to `shift` pixels."""
+    map that moves three corners of a square around the center by up to `shift` pixels."""
     side = min(height, width) // 3
     x, y = width // 2, height // 2
     fixed = np.array(

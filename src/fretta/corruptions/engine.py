@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, InputError
-from . import blur, colour, digital, elastic, fog, frost, glass, motion, noise, snow, spatter
+from . import blur, color, digital, elastic, fog, frost, glass, motion, noise, snow, spatter
 from .base import Corruption, Draws, ImageRandom, Pixels
 from .constants import Constants, check_name, constants_for
 
@@ -28,15 +28,15 @@ _BY_NAME: dict[str, Corruption] = {
         snow.SNOW,
         frost.FROST,
         fog.FOG,
-        colour.BRIGHTNESS,
-        colour.CONTRAST,
+        color.BRIGHTNESS,
+        color.CONTRAST,
         elastic.ELASTIC_TRANSFORM,
         digital.PIXELATE,
         digital.JPEG_COMPRESSION,
         noise.SPECKLE_NOISE,
         blur.GAUSSIAN_BLUR,
         spatter.SPATTER,
-        colour.SATURATE,
+        color.SATURATE,
     )
 }
 
@@ -48,7 +48,7 @@ def _as_pixels(images: Any) -> Pixels:
     if array.dtype != np.uint8:
         raise InputError(
             f"the images are {array.dtype}; corruptions are defined on uint8 pixels 0..255. "
-            "Corrupt before normalising, or convert: (x * 255).round().astype('uint8')"
+            "Corrupt before normalizing, or convert: (x * 255).round().astype('uint8')"
         )
     if array.ndim != 4 or array.shape[-1] != 3:
         raise InputError(

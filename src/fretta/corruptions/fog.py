@@ -18,8 +18,8 @@ def _map_size(height: int, width: int) -> int:
 def plasma(uniform: Floats, size: int, decay: float) -> Floats:
     """(N, size, size) heights in [0, 1] by midpoint displacement on a torus.
 
-    Each level halves the step: centres of squares first, then the centres of the diamonds around
-    them, each the mean of its four neighbours plus a random part. `uniform` is (N, size² − 1) in
+    Each level halves the step: centers of squares first, then the centers of the diamonds around
+    them, each the mean of its four neighbors plus a random part. `uniform` is (N, size² − 1) in
     [−1, 1]; the random part is wibble² · uniform and wibble shrinks by `decay` from level to level.
     """
     height: Floats = np.zeros((len(uniform), size, size))
@@ -37,11 +37,11 @@ def plasma(uniform: Floats, size: int, decay: float) -> Floats:
         half = step // 2
         corner = height[:, ::step, ::step]
         pair = corner + np.roll(corner, -1, axis=1)
-        centre = middle(pair + np.roll(pair, -1, axis=2))
-        height[:, half::step, half::step] = centre
-        beside = centre + np.roll(centre, 1, axis=1) + corner + np.roll(corner, -1, axis=2)
+        center = middle(pair + np.roll(pair, -1, axis=2))
+        height[:, half::step, half::step] = center
+        beside = center + np.roll(center, 1, axis=1) + corner + np.roll(corner, -1, axis=2)
         height[:, ::step, half::step] = middle(beside)
-        above = centre + np.roll(centre, 1, axis=2) + corner + np.roll(corner, -1, axis=1)
+        above = center + np.roll(center, 1, axis=2) + corner + np.roll(corner, -1, axis=1)
         height[:, half::step, ::step] = middle(above)
         step = half
         wibble /= decay

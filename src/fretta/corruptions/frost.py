@@ -63,7 +63,7 @@ def photographs() -> tuple[Pixels, ...]:
 
 
 def _resized(photograph: Pixels, scale: float) -> Pixels:
-    """Linear interpolation at pixel centres, without smoothing, as the benchmark shrinks them."""
+    """Linear interpolation at pixel centers, without smoothing, as the benchmark shrinks them."""
 
     def axis(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         at = (np.arange(round(size * scale)) + 0.5) / scale - 0.5

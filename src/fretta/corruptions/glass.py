@@ -1,4 +1,4 @@
-"""Glass blur: pixels copied from random neighbours, one after the other, between two blurs."""
+"""Glass blur: pixels copied from random neighbors, one after the other, between two blurs."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ def count_batch(
         if truth[i] >= 0:
             count_pair(t, truth[i], before == truth[i], classes[i] == truth[i])
     count(t.source, seen.source.values())
-    t.labelled += sum(number >= 0 for number in truth)
+    t.labeled += sum(number >= 0 for number in truth)
     t.right += sum(a == b for a, b in zip(classes, truth, strict=True))
     t.remember(names, classes, truth, last)
 
 
 def count_pair(t: Tally, label: int, before: bool, after: bool) -> None:
-    """A labelled image: was the source model right, is the adapted one?"""
-    t.source_labelled += 1
+    """A labeled image: was the source model right, is the adapted one?"""
+    t.source_labeled += 1
     t.source_right += before
     t.gained += after and not before
     t.lost += before and not after

@@ -10,6 +10,7 @@ import os
 import queue
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -179,9 +180,19 @@ def read_groups(
 ) -> Iterator[Group]:
     """All files in groups of about `size`; the names are the paths."""
     listed = list(paths)
+    batches = deque(grouped(listed, size, len(listed)))
     with ThreadPoolExecutor(max(1, workers), "decode") as pool:
-        for batch in grouped(listed, size, len(listed)):
-            yield _gathered(batch, list(pool.map(lambda path: read_image(path, how), batch)))
+
+        def submit() -> tuple[list[str], list[Future[Image]]]:
+            batch = batches.popleft()
+            return batch, [pool.submit(read_image, path, how) for path in batch]
+
+        following = submit() if batches else None
+        while following is not None:
+            batch, tasks = following
+            group = _gathered(batch, [task.result() for task in tasks])
+            following = submit() if batches else None  # decoded while this one is looked at
+            yield group
 
 
 def refuse_unreadable(group: Group, advice: str) -> None:

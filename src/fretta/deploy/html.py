@@ -49,10 +49,11 @@ def bar(share: float, top: float, kind: str) -> str:
     )
 
 
-def table(head: list[str], rows: Iterable[list[str]]) -> str:
+def table(head: list[str], rows: Iterable[list[str]], short: bool = False) -> str:
+    """`short`: cells of numbers and single words, which are not broken into lines."""
     top = "".join(f"<th>{e(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{e(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return _whole(top, body)
+    return _whole(top, body, short)
 
 
 def bullets(items: list[str]) -> str:
@@ -70,7 +71,7 @@ def class_table(head: list[str], names: list[str], counts: Counts) -> str:
         return ""
     rest = len(order) - len(rows)
     note = f"<p>{rest:,} more classes have fewer images.</p>" if rest > 0 else ""
-    return table(["label", "images", *head], rows) + note
+    return table(["label", "images", *head], rows, short=True) + note
 
 
 def share_table(names: list[str], before: Shares, after: Shares, notes: tuple[str, str]) -> str:
@@ -86,10 +87,11 @@ def share_table(names: list[str], before: Shares, after: Shares, notes: tuple[st
     rest = len(found) - len(shares)
     note = f"<p>{rest:,} more classes were predicted less often.</p>" if rest > 0 else ""
     head = "".join(f"<th>{e(cell)}</th>" for cell in ("label", *notes))
-    return _whole(head, "".join(rows)) + note
+    return _whole(head, "".join(rows), short=True) + note
 
 
-def _whole(head: str, body: str) -> str:
+def _whole(head: str, body: str, short: bool) -> str:
     """A table that scrolls by itself where the screen is narrow."""
     rows = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f"<div class='wide'><table>{rows}</table></div>"
+    kind = "short" if short else "long"
+    return f"<div class='wide'><table class='{kind}'>{rows}</table></div>"

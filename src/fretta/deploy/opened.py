@@ -21,7 +21,7 @@ from ..api import adapt, build_method
 from ..errors import ConfigError, DataError, FrettaError
 from ..estimate.prior import class_shares
 from ..method import Need
-from ..methods import REGISTRY
+from ..methods import find_method
 from ..models.opening import open_model
 from ..models.preprocessing import Decoding, Preprocessing, find_preprocessing
 from ..parts.compute import find_device
@@ -175,10 +175,9 @@ def names_of(opened: Opened, plan: Plan, stop: threading.Event) -> Iterator[str]
 
 def open_adapter(plan: Plan, opened: Opened, callback: Any) -> Adapter:
     settings = dict(plan.hyperparameters)
-    method = REGISTRY.get(plan.method)
     build_method(plan.method, settings)  # refuses unknown names before source images are read
     source = None
-    if method is not None and Need.SOURCE in method.needs and plan.source is not None:
+    if Need.SOURCE in find_method(plan.method).needs and plan.source is not None:
         source = _source(plan, opened)
     adapter = adapt(
         opened.net,

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._util.files import replace_file
 from ..errors import StoreError
-from ..files import replace_file
 
 PREDICTIONS, HEALTH = "predictions.csv", "health.jsonl"
 WEIGHTS, PAGE, SETTINGS = "adapted.safetensors", "summary.html", "settings.json"

@@ -14,14 +14,14 @@ from .outputs import HEALTH, PREDICTIONS, WEIGHTS
 from .plan import Plan
 from .result import Outcome
 
-CURVES = {
-    "entropy": "mean entropy of the predictions, nats",
-    "marginal_entropy": "entropy of the mean prediction, nats (dashed: its reference)",
-    "changed": "share of predictions that differ from the source model's",
-    "nrs": "redundancy of the features (NRS)",
-    "drift": "distance of the adapted weights from the original ones",
-    "update_norm": "size of each update",
-    "pass_rate": "share of images that passed the method's filter",
+CURVES = {  # caption, unit
+    "entropy": ("mean entropy of the predictions", "nats"),
+    "marginal_entropy": ("entropy of the mean prediction (dashed: its reference)", "nats"),
+    "changed": ("predictions that differ from the source model's", "%"),
+    "nrs": ("redundancy of the features, from 0 to 1", "NRS"),
+    "drift": ("distance of the adapted weights from the original ones", "% of their norm"),
+    "update_norm": ("size of each update", "L2 norm"),
+    "pass_rate": ("images that passed the method's filter", "%"),
 }
 CLASSES = 15  # whose shares are listed
 
@@ -67,7 +67,7 @@ def _tiles(outcome: Outcome, seen: Watched) -> str:
     changed = percent(t.changed / t.compared if t.compared else None)
     tiles.append((f"predictions changed, of {t.compared:,} compared", changed))
     if outcome.exported is not None:
-        tiles.append(("written weights agree", percent(outcome.exported.agreement)))
+        tiles.append(("same label from the written weights", percent(outcome.exported.agreement)))
     tiles.append(
         ("batches the guard acted on", f"{sum(seen.actions.values()):,} / {seen.batches:,}")
     )
@@ -86,8 +86,8 @@ def _help(outcome: Outcome) -> str:
     parts = [f"<p><b>{e(first)}</b></p>", *(f"<p>{e(line)}</p>" for line in rest)]
     if (measured := outcome.measured) is not None:
         note = (
-            f"Measured on {t.source_labelled:,} images whose folders name their classes:"
-            f" {t.gained:,} answers gained, {t.lost:,} lost. {how_measured(measured.level)}"
+            f"Measured on {t.source_labeled:,} images whose folders name their classes:"
+            f" right answers gained {t.gained:,}, lost {t.lost:,}. {how_measured(measured.level)}"
         )
     elif outcome.only_source:
         note = f"All of {t.compared:,} predictions that were compared are the source model's."
@@ -101,15 +101,18 @@ def _help(outcome: Outcome) -> str:
 
 def _health(seen: Watched) -> str:
     figures = []
-    for name, caption in CURVES.items():
+    for name, (caption, unit) in CURVES.items():
         if name not in seen.curves:
             continue
         curves = [seen.curves[name]]
         if name == "marginal_entropy" and "reference_marginal" in seen.curves:
             curves.append(seen.curves["reference_marginal"])
+        if unit.startswith("%"):
+            curves = [[None if v is None else 100 * v for v in curve] for curve in curves]
         values = [v for v in curves[0] if v is not None]
+        drawn = picture(curves, seen.marks, caption, unit, seen.batches)
         figures.append(
-            f"<figure>{picture(curves, seen.marks, caption)}<figcaption>{e(caption)}<br>"
+            f"<figure>{drawn}<figcaption>{e(caption)}<br>"
             f"<small>first {short(values[0])} · last {short(values[-1])} · lowest"
             f" {short(min(values))} · highest {short(max(values))}</small></figcaption></figure>"
         )
@@ -150,15 +153,12 @@ def _home(opened: Opened, outcome: Outcome) -> str:
     text = (
         f"{WEIGHTS} has the names of your model's own weights. Batch norms, if the method uses"
         f" batch statistics, got running statistics from the last {done.images:,} images, so that"
-        " the model works on single images. Loaded into a plain model, it agrees with"
-        f" {percent(done.agreement)} of the predictions made on the way"
-        f" ({done.checked:,} images, spread over the run)"
+        f" the model works on single images. The written weights {done.text()}, spread over the"
+        f" run. {done.advice(outcome.tally.images)}"
     )
-    if done.accuracy is not None:
-        text += f" and has an accuracy of {percent(done.accuracy)} on them"
     files = f"Prediction of every image: {PREDICTIONS}. Health of every batch: {HEALTH}."
     files += f" Images: {opened.preprocessing.text()}."
-    return f"<p>{e(text)}.</p><pre>{e(code)}</pre><p>{e(files)}</p>"
+    return f"<p>{e(text)}</p><pre>{e(code)}</pre><p>{e(files)}</p>"
 
 
 def _unreadable(outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ from ..estimate.words import estimated_text, measured_text, reason
 from ..estimate.words import verdict as word_of
 from .tally import Tally
 
+ENOUGH = 0.95  # of the labels are the same: nothing to advise
 FEW = 32  # images compared, below which no estimate is told
 
 
@@ -22,6 +23,36 @@ class Exported:
     checked: int  # images the plain model was checked on, spread over the run
     agreement: float | None  # with the predictions made on the way
     accuracy: float | None  # of the plain model, where classes are known
+    adapter_accuracy: float | None = None  # of the predictions made on the way, on the same images
+
+    def text(self) -> str:
+        """What the check found, after "the written weights"."""
+        if self.agreement is None:
+            return "could not be checked: none of the images could be read again"
+        accuracy = ""
+        if self.accuracy is not None and self.adapter_accuracy is not None:
+            ours, theirs = 100 * self.accuracy, 100 * self.adapter_accuracy
+            accuracy = f" (accuracy {ours:.1f} %, the adapter's {theirs:.1f} %)"
+        return (
+            f"give the same label as the adapter did on {100 * self.agreement:.1f} % of"
+            f" {self.checked:,} images{accuracy}"
+        )
+
+    def advice(self, seen: int) -> str:
+        """Why it is not all of them, and what would help; empty where nothing is amiss."""
+        if self.agreement is None or self.agreement >= ENOUGH:
+            return ""
+        if not self.images:  # no batch norms: the model moved on while it adapted
+            return (
+                "They are those at the end of the run; earlier labels came from earlier weights."
+                " If that is too little, deploy the adapter itself."
+            )
+        more = f"--statistics {4 * self.images}" if seen > self.images else "more images"
+        return (
+            f"Their batch-norm statistics are fixed, from the last {self.images:,} images; the"
+            f" adapter uses those of each batch. If that is too little: {more}, or deploy the"
+            " adapter itself."
+        )
 
 
 @dataclass
@@ -42,20 +73,20 @@ class Outcome:
     @property
     def accuracy(self) -> float | None:
         t = self.tally
-        return t.right / t.labelled if t.labelled else None
+        return t.right / t.labeled if t.labeled else None
 
     @property
     def source_accuracy(self) -> float | None:
         t = self.tally
-        return t.source_right / t.source_labelled if t.source_labelled else None
+        return t.source_right / t.source_labeled if t.source_labeled else None
 
     @property
     def measured(self) -> Measured | None:
         """The change on the images whose labels are known."""
         t = self.tally
-        if not t.source_labelled:
+        if not t.source_labeled:
             return None
-        return Measured(t.source_labelled, t.source_right, t.gained, t.lost)
+        return Measured(t.source_labeled, t.source_right, t.gained, t.lost)
 
     @property
     def only_source(self) -> bool:

@@ -16,7 +16,7 @@ import torch
 from ..adapter import Adapter
 from ..errors import ConfigError, DataError, StoreError
 from ..estimate import Estimator
-from ..health import Health
+from ..guard import Health
 from ..methods import Source
 from . import checkpoint
 from .counting import count_batch
@@ -35,12 +35,13 @@ from .outputs import (
     write_json,
     write_whole,
 )
+from .pace import ADAPTING, CHECK, STATISTICS, Pace
 from .page import page
 from .plan import Plan
 from .remarks import Remarks
 from .result import Exported, Outcome
 from .rows import HEADER, Predicted, predicted, rows_of
-from .tally import Tally
+from .tally import SPREAD, Tally
 from .weights import write_weights
 
 SAMPLE = 8  # without labels, the source model sees one image in so many
@@ -54,6 +55,7 @@ class Session:
 
     stopped      asked between batches; True ends the run cleanly, to be resumed
     on_start     called once with what was found; on_batch after every batch with the counts
+    on_progress  called whenever some images are done, adapting or writing the weights
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class Session:
         stopped: Callable[[], bool] = lambda: False,
         on_start: Callable[[Opened, Tally], None] = lambda opened, tally: None,
         on_batch: Callable[[Tally], None] = lambda tally: None,
+        on_progress: Callable[[Pace], None] = lambda pace: None,
         on_remark: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.plan, self.resume, self.force, self.stdin = plan, resume, force, stdin
         self.stopped, self.on_start, self.on_batch = stopped, on_start, on_batch
-        self.remarks = Remarks(on_remark)
+        self.on_progress, self.remarks = on_progress, Remarks(on_remark)
 
     def run(self) -> Outcome:
         with locked(self.plan.out), self.remarks.collecting():
@@ -123,6 +126,10 @@ class Session:
         self.saved, self.pause = time.monotonic(), plan.checkpoint_seconds
         self.whole = True  # the state belongs to the end of a batch
         self.on_start(opened, self.tally)
+        total = opened.total or 0
+        ending = {STATISTICS: min(plan.statistics, total), CHECK: min(SPREAD, total)}
+        self.pace = Pace(ending, self.on_progress)
+        self.pace.begin(ADAPTING, opened.total, self.tally.files)
 
     def _settings(self, outcome: Outcome | None) -> None:
         values: dict[str, Any] = {
@@ -190,7 +197,7 @@ class Session:
                 " is estimated to help"
             )
         try:
-            return write_weights(path, self.adapter, self.opened, self.plan, self.tally)
+            return write_weights(path, self.adapter, self.opened, self.plan, self.tally, self.pace)
         except ConfigError as error:
             self.remarks.add(f"no weights were written: {error}")
             return None
@@ -203,7 +210,7 @@ class Session:
         names = self._remaining(names_of(opened, plan, stop), self.tally.files, self.tally.chain)
         groups = grouped(names, plan.batch_size, left)
         with Feed(groups, opened.listing.path, opened.decoding, plan.workers, stop) as feed:
-            while (group := feed.take(self.stopped)) is not None:
+            while (group := self._take(feed)) is not None:
                 if not plan.skip_unreadable:
                     refuse_unreadable(
                         group,
@@ -212,9 +219,14 @@ class Session:
                     )
                 self._batch(group)
                 self.on_batch(self.tally)
+                self.pace.advance(len(group.names))
                 if time.monotonic() - self.saved >= self.pause:
                     self._save()
         return feed.ended
+
+    def _take(self, feed: Feed) -> Group | None:
+        with self.pace.waiting():
+            return feed.take(self.stopped)
 
     def _remaining(self, names: Iterator[str], done: int, chain: str) -> Iterator[str]:
         """The names after those a resumed run has seen, which must be the same as then."""
@@ -245,7 +257,8 @@ class Session:
         rows = torch.arange(len(x))
         if not (self.plan.compare_source or self.opened.truth):
             rows = rows[::SAMPLE]
-        source = self.adapter.source_logits(x[rows.to(x.device)]).float().cpu()
+        with self.pace.forwarding(len(rows)):
+            source = self.adapter.source_logits(x[rows.to(x.device)]).float().cpu()
         self.estimator.update(source, logits[rows])
         before = dict(zip(rows.tolist(), source.argmax(1).tolist(), strict=True))
         return predicted(logits, before)

@@ -18,16 +18,25 @@ h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
 .tiles span,small,figcaption{color:var(--soft);font-size:.85rem}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(17rem,1fr));gap:1rem}
 figure{margin:0;background:var(--panel);border-radius:.5rem;padding:.7rem}
-svg{display:block;width:100%;height:7rem}
+svg{display:block;width:100%;height:auto}
+svg text{font-size:11px;fill:var(--soft)}
+.grid{stroke:var(--rule);stroke-width:1}
+.axis{fill:none;stroke:var(--before);stroke-width:1}
 polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}
 polyline.line{stroke:var(--line)}circle.line{fill:var(--line)}
 polyline.reference{stroke:var(--soft);stroke-dasharray:5 4}circle.reference{fill:var(--soft)}
 line.mark{stroke:var(--mark);stroke-width:1;vector-effect:non-scaling-stroke;opacity:.7}
-.wide{overflow-x:auto}
+.wide{overflow-x:auto;background:linear-gradient(90deg,var(--ground) 40%,transparent) 0/2rem 100%
+no-repeat local,linear-gradient(270deg,var(--ground) 40%,transparent) 100%/2rem 100% no-repeat
+local,linear-gradient(90deg,var(--rule),transparent) 0/.6rem 100% no-repeat,
+linear-gradient(270deg,var(--rule),transparent) 100%/.6rem 100% no-repeat}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .6rem .3rem 0;
 border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:600}
+.short th,.short td{white-space:nowrap}
+.short td:first-child{white-space:normal;overflow-wrap:break-word}
+td:first-child{min-width:6rem}
 .bar{display:flex;align-items:center;gap:.5rem;min-width:8rem;white-space:nowrap}
 @media (min-width:60rem){.bar{width:16rem}}
 .bar i{display:block;height:.7rem;border-radius:.2rem;background:var(--line);min-width:1px}

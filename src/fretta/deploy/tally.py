@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SPREAD = 512  # images, spread over the whole run, on which the exported model is checked
+SPREAD = 256  # images, spread over the whole run, on which the exported model is checked
 SHOWN = 50  # unreadable files that are listed by name
 
 
@@ -27,11 +27,11 @@ class Tally:
     compared: int = 0  # images the source model saw too
     changed: int = 0  # of these, predicted otherwise
     source: dict[int, int] = field(default_factory=dict)
-    labelled: int = 0
+    labeled: int = 0
     right: int = 0
-    source_labelled: int = 0
+    source_labeled: int = 0
     source_right: int = 0
-    gained: int = 0  # labelled, wrong by the source model and right when adapted
+    gained: int = 0  # labeled, wrong by the source model and right when adapted
     lost: int = 0  # the other way round
     # class -> [images with this label that both models saw, right by source, right when adapted]
     by_class: dict[int, list[int]] = field(default_factory=dict)

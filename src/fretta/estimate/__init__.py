@@ -11,8 +11,8 @@ The first two give an estimate of each model, a = sum_k min(A_k, cap_k), where A
 (summed over images that are called k, per image); the third bounds their difference. Capacity is
 what unmasks a collapsed model, which is very confident and calls everything by one name.
 
-A fourth matters where neighbouring images tend to share their class. The source model looks at one
-image at a time, so if its answers are more alike within a batch than across neighbouring batches,
+A fourth matters where neighboring images tend to share their class. The source model looks at one
+image at a time, so if its answers are more alike within a batch than across neighboring batches,
 so are the labels. Batch statistics remove what the images of a batch have in common; a model whose
 answers have lost it has lost accuracy.
 

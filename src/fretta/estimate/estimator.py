@@ -17,7 +17,7 @@ from .sums import row as row_of
 from .values import Estimate
 
 STATE_FORMAT = 1
-BLOCKS = 32  # of consecutive batches; when they are full, neighbours are merged
+BLOCKS = 32  # of consecutive batches; when they are full, neighbors are merged
 
 
 class Estimator:
@@ -27,7 +27,7 @@ class Estimator:
         estimator.result().helps
 
     level        how often the interval is meant to hold
-    temperature  divides the logits of both: 1, or what calibrates the source model on labelled
+    temperature  divides the logits of both: 1, or what calibrates the source model on labeled
                  source images
     prior        share of each class among the images, where somebody knows it
     """

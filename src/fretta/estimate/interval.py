@@ -35,7 +35,7 @@ def conclude(
     before, after = effective(by_source), effective(by_adapted)
     collapsed = after - 1 < COLLAPSED * (before - 1)
     uneven = None
-    if prior is None and not collapsed:
+    if prior is None and not collapsed and d > 0:
         uneven = dominant_class(by_source, by_adapted, bool(sure_adapted.sum() > sure.sum()))
     if uneven is not None:  # all that capacity took off the source model may have been right
         low = -d
@@ -55,7 +55,7 @@ def conclude(
 
 
 def between_batches(sums: Array, prior: Array | None) -> float:
-    """Variance of the change by a circular block bootstrap: neighbouring batches are alike."""
+    """Variance of the change by a circular block bootstrap: neighboring batches are alike."""
     blocks = len(sums)
     if blocks < 2:
         return 0.0

@@ -10,9 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measured:
-    """Two models on the same labelled images: how many answers were gained, how many lost."""
+    """Two models on the same labeled images: how many answers were gained, how many lost."""
 
-    images: int  # labelled, seen by both models
+    images: int  # labeled, seen by both models
     source_right: int
     gained: int  # wrong by the source model, right when adapted
     lost: int  # the other way round

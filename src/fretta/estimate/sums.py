@@ -65,7 +65,7 @@ def accuracies(sums: Array, prior: Array | None) -> tuple[Array, Array]:
 
 
 def likeness(sums: Array, column: int, doubt: float) -> Array:
-    """sqrt(P(two images of one batch get one class) - P(two of neighbouring batches do)), or 0.
+    """sqrt(P(two images of one batch get one class) - P(two of neighboring batches do)), or 0.
 
     For errors that do not depend on the batch it is proportional to accuracy above chance. `doubt`
     standard deviations, as for independent pairs, are taken off.

@@ -63,5 +63,5 @@ def measured_text(measured: Measured) -> str:
     chance = "p < 0.001" if measured.p < 0.001 else f"p = {measured.p:.3f}"
     return (
         f"{HELPS[measured.helps]} (measured): {points(measured.change)} points ({low} to {high}),"
-        f" {chance} on {measured.images:,} labelled images"
+        f" {chance} on {measured.images:,} labeled images"
     )

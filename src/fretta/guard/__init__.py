@@ -1,6 +1,19 @@
-"""The guard: notices that adaptation does harm, without labels, and undoes it."""
+"""Health of a running adapter, without labels, and the guard that acts on it."""
 
 from .config import Guard
+from .health import Health
 from .keeper import Keeper, Subject
+from .measure import FeatureTap, Numbers, measure
+from .writers import JsonlWriter, TensorBoardWriter
 
-__all__ = ["Guard", "Keeper", "Subject"]
+__all__ = [
+    "FeatureTap",
+    "Guard",
+    "Health",
+    "JsonlWriter",
+    "Keeper",
+    "Numbers",
+    "Subject",
+    "TensorBoardWriter",
+    "measure",
+]

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..health.measure import entropy_of
 from ..parts.losses import entropy
 from .config import Guard
+from .measure import entropy_of
 
 
 @dataclass(frozen=True)

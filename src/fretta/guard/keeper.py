@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import FrettaWarning
-from ..health import FeatureTap, Health, Numbers, measure
 from ..method import Method
 from ..parts.classifier import Classifier
 from ..parts.undo import Undo, flat, journals
 from .config import Guard
 from .evidence import Comparison, Recent, Trouble, judge, pair_row
+from .health import Health
+from .measure import FeatureTap, Numbers, measure
 
 FEW = 16  # a batch of fewer images is not judged by itself
 SAMPLED = 32  # images over which `changed` is counted

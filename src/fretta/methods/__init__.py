@@ -1,4 +1,4 @@
-"""The catalogue: one import line per method, from which everything else derives.
+"""The catalog: one import line per method, from which everything else derives.
 
 Methods from outside are found by name too: `module:Class`, or the name of an entry point in the
 group `fretta.methods`.

@@ -21,7 +21,7 @@ from ..parts.norm import mixed_statistics, use_batch_statistics
 
 @dataclass
 class BN(Method):
-    """Normalise by the statistics of the test batch instead of those of the training set.
+    """Normalize by the statistics of the test batch instead of those of the training set.
 
     alpha   α: weight of the batch, (1 - α) source + α batch statistics
     """

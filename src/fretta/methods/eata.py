@@ -25,7 +25,7 @@ from ..parts.optim import none_kept
 
 @dataclass
 class ETA(GradientMethod):
-    """Minimise the entropy of samples that are reliable and not redundant.
+    """Minimize the entropy of samples that are reliable and not redundant.
 
     variant    "paper" follows the equations, "released" the published code
     e_margin   E0 as a fraction of ln C: reliable is an entropy below it

@@ -72,7 +72,7 @@ class GFRET(Switches):
         self.M = self._mask(weight)
         self.bank = (
             bank_of_head(model, self.k1)  # released
-            if self.centres == "sum"
+            if self.centers == "sum"
             else SupportBank(len(weight), self.k1, like=weight)
         )
 
@@ -81,7 +81,7 @@ class GFRET(Switches):
             return switched_step(self, model, x)
         z, p = model.features(x)
         R_A, R_R = split_representations(z, self.M)  # eqs. 3-5
-        c = self.centers(model, z.detach(), p.detach())  # eq. 7
+        c = self.class_centers(model, z.detach(), p.detach())  # eq. 7
         s = F.normalize(R_A) @ F.normalize(c).T  # sim(R_A, c_j)
         L_R = contrast(s, R_A, R_R, p.detach().argmax(1))  # eq. 6
         P_A = p if self.M is None else model.head(R_A)  # with M = I, R_A = Z
@@ -90,7 +90,7 @@ class GFRET(Switches):
         self.update(L_R + self.lam * L_P, self.reliable(p.detach(), s.detach()))  # eq. 9
         return p
 
-    def centers(self, model: Classifier, z: Tensor, p: Tensor) -> Tensor:
+    def class_centers(self, model: Classifier, z: Tensor, p: Tensor) -> Tensor:
         """c_j: mean of the K1 most confident embeddings of class j in the whole stream (eq. 7)."""
         add_batch(self.bank, z, p)
         return self.bank.means(fallback=model.head_weight())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # field: (what the paper says, what the released code does)
 CHOICES = {
     "graph": ("raw", "unit"),  # G_F = ZᵀZ, or the Gram matrix of the unit columns Z̃
-    "centres": ("mean", "sum"),  # mean of raw supports | sum of unit supports and head rows
+    "centers": ("mean", "sum"),  # mean of raw supports | sum of unit supports and head rows
     "selection": ("count", "quantile"),  # K2: so many samples | below that quantile of H(σ(p))
     "similarity": ("cosine", "l1"),  # to the centers, for ŷ: cosine | product of L1-unit vectors
     "filters": ("both", "prediction"),  # which losses see only the kept samples
@@ -52,7 +52,7 @@ class Switches(GradientMethod):
     variant says:
 
     graph                feature graph G_F of Z as it is ("raw") or of its unit columns ("unit")
-    centres              c_j: "mean" of the supports, or "sum" of unit supports and the head's row
+    centers              c_j: "mean" of the supports, or "sum" of unit supports and the head's row
     selection            K2 as a "count" of samples, or as a "quantile" of their entropy
     similarity           to the centers, for ŷ: "cosine", or the product of "l1"-unit vectors
     filters              the selection holds for "both" losses, or for the "prediction" loss
@@ -66,7 +66,7 @@ class Switches(GradientMethod):
     l_p_a: bool = True
     l_p_r: bool = True
     graph: str = AUTO
-    centres: str = AUTO
+    centers: str = AUTO
     selection: str = AUTO
     similarity: str = AUTO
     filters: str = AUTO
@@ -119,8 +119,8 @@ def switched_step(method: GFRET, model: Classifier, x: Tensor) -> Tensor:
 
 
 def _centers(method: GFRET, model: Classifier, z: Tensor, p: Tensor) -> Tensor:
-    if method.centres == "mean":
-        return method.centers(model, z, p)
+    if method.centers == "mean":
+        return method.class_centers(model, z, p)
     add_batch(method.bank, F.normalize(z), p)
     return method.bank.sums()
 

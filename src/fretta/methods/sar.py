@@ -24,7 +24,7 @@ from ..parts.optim import OptimizerName, ascended, descend
 
 @dataclass
 class SAR(GradientMethod):
-    """Minimise the entropy of reliable samples at a flat minimum; start over on collapse.
+    """Minimize the entropy of reliable samples at a flat minimum; start over on collapse.
 
     lr                of SGD
     variant           "paper" follows the equations, "released" the published code

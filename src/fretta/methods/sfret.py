@@ -26,7 +26,7 @@ class SFRET(GradientMethod):
     """
 
     key = "s-fret"
-    summary = "minimise the redundancy of the features"
+    summary = "minimize the redundancy of the features"
     needs = frozenset({Need.NORM, Need.HEAD})
     variants = ("paper", "released")
 

@@ -22,7 +22,7 @@ class Tent(GradientMethod):
     """
 
     key = "tent"
-    summary = "entropy minimisation of scale and shift"
+    summary = "entropy minimization of scale and shift"
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)

@@ -94,7 +94,7 @@ class TIPI(GradientMethod):
         if std is None:
             warnings.warn(
                 "tipi: std= is not given and the model does not carry its preprocessing: the input"
-                " is taken for pixels in [0, 1], so on normalised input the perturbation is smaller"
+                " is taken for pixels in [0, 1], so on normalized input the perturbation is smaller"
                 " than ε; give std=(...)",
                 FrettaWarning,
                 stacklevel=2,

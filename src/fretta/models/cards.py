@@ -17,8 +17,8 @@ from typing import Any, Protocol, cast
 
 from torch import nn
 
+from .._util.files import replace_file
 from ..errors import ConfigError, FrettaWarning, WeightsError
-from ..files import replace_file
 
 FORMAT = "fretta-card/1"
 TOLERANCE = 1e-4  # of mean and std; 0.485 written as 0.4850 is the same, 0.4914 is not
@@ -177,7 +177,7 @@ def check_card(
     wrong: list[str] = []
     if preprocessing is not None:
         given = preprocessing if isinstance(preprocessing, Mapping) else preprocessing.to_json()
-        wrong += _wrong_colours(card, given)
+        wrong += _wrong_colors(card, given)
         soft = [
             f"{key} is {given[key]!r} where the weights were trained with {expected!r}"
             for key in ("size", "fit", "interpolation")
@@ -203,7 +203,7 @@ def check_card(
     warnings.warn(text, FrettaWarning, stacklevel=2)
 
 
-def _wrong_colours(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
+def _wrong_colors(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
     for key in ("mean", "std"):
         expected, seen = card.preprocessing.get(key), given.get(key)
         if expected is None or seen is None:

@@ -129,7 +129,7 @@ def _digits(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
 def _small(spec: str, num_classes: int | None, pretrained: bool) -> nn.Module:
     if pretrained:
         raise ConfigError(
-            f"{spec} has no weights to fetch; train it (fretta.train) or pass weights="
+            f"{spec} has no weights to fetch; train it (fretta.experiment.train) or pass weights="
         )
     return small_network(spec, num_classes)
 

@@ -109,14 +109,14 @@ class Preprocessing:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """uint8 (n, channels, H, W) to normalised floats; bytes cross to the device, not floats.
+        """uint8 (n, channels, H, W) to normalized floats; bytes cross to the device, not floats.
 
         For a model of one channel, RGB becomes gray.
         """
         if x.dtype != torch.uint8 or x.ndim != 4:
             raise InputError(
                 f"preprocessing takes uint8 (n, channels, H, W), not {x.dtype} {tuple(x.shape)}; "
-                "values that are already normalised must not be normalised again"
+                "values that are already normalized must not be normalized again"
             )
         if len(self.mean) == 1 and x.shape[1] == 3:
             luma = torch.tensor(_LUMA, dtype=torch.int32, device=x.device).view(1, 3, 1, 1)

@@ -104,7 +104,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None
     model.load_state_dict(state)
 
 
-def initialise(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list[str]:
+def initialize(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list[str]:
     """Load everything but a head of another size; returns the names that keep fresh values."""
     own = model.state_dict()
     state = _own_names(dict(state))
@@ -114,7 +114,7 @@ def initialise(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list
     same_width = all(own[n].shape[1:] == state[n].shape[1:] for n in fresh)
     if len(modules) > 1 or not same_width:
         raise WeightsError(
-            f"{what} cannot initialise {type(model).__name__}: besides a head of another size, "
+            f"{what} cannot initialize {type(model).__name__}: besides a head of another size, "
             f"these tensors have other shapes: {fresh[:4]}"
         )
     kept = {name: own[name] for name in fresh}

@@ -13,15 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import FrettaWarning, HeadError, InputError, NeedError
 from .compute import autocasting
-from .features import (
-    captured,
-    capturing,
-    check_linear,
-    find_head,
-    find_logits,
-    flat,
-    logits_of,
-)
+from .features import captured, capturing, check_linear, find_head, find_logits, flat, logits_of
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -179,7 +171,7 @@ class Classifier:
                 self.adapted[name] = parameters[name]
         if not self.adapted:
             raise NeedError(
-                "nothing to adapt: the model has no normalisation layer with scale and shift; "
+                "nothing to adapt: the model has no normalization layer with scale and shift; "
                 "use 'source' or 'bn', or 'tsd', which adapts all parameters"
             )
         for parameter in self.adapted.values():

@@ -116,7 +116,7 @@ def flat(features: Tensor) -> Tensor:
 
 
 def _has_parameters(module: nn.Module) -> bool:
-    """Of its own, or hidden in the parametrisation of its own (weight norm)."""
+    """Of its own, or hidden in the parametrization of its own (weight norm)."""
     own = any(True for _ in module.parameters(recurse=False))
     return own or "parametrizations" in module._modules
 

@@ -1,4 +1,4 @@
-"""Normalisation layers: find them, choose their statistics, order them by depth."""
+"""Normalization layers: find them, choose their statistics, order them by depth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NORM_NAME = re.compile(r"(rms|layer|batch|group|instance)_?norm", re.IGNORECASE
 
 
 def is_norm(module: nn.Module) -> bool:
-    """A normalisation layer: a torch one, a subclass, or one that looks exactly like it."""
+    """A normalization layer: a torch one, a subclass, or one that looks exactly like it."""
     if isinstance(module, _NORM_TYPES):
         return True
     weight = module._parameters.get("weight")
@@ -33,7 +33,7 @@ def is_batch_norm(module: nn.Module) -> bool:
 
 
 def norm_layers(module: nn.Module) -> dict[str, nn.Module]:
-    """All normalisation layers by qualified name, in the order they are registered."""
+    """All normalization layers by qualified name, in the order they are registered."""
     return {name: layer for name, layer in module.named_modules() if is_norm(layer)}
 
 
@@ -51,7 +51,7 @@ def affine_names(layers: dict[str, nn.Module]) -> list[str]:
 
 
 def use_batch_statistics(module: nn.Module) -> None:
-    """Test BN: normalise by the statistics of the current batch, never touch the running ones.
+    """Test BN: normalize by the statistics of the current batch, never touch the running ones.
 
     `training` makes torch use batch statistics; `track_running_stats = False` keeps it from
     updating the source statistics, which stay where they are for the fallback and for export.
@@ -115,7 +115,7 @@ def mixed_statistics(module: nn.Module, alpha: float) -> Iterator[None]:
         for layer in layers:
             sources[layer] = (layer.running_mean, layer.running_var)  # type: ignore[assignment]
             stack.callback(setattr, layer, "training", layer.training)
-            layer.training = False  # normalise by the statistics that `mix` puts in place
+            layer.training = False  # normalize by the statistics that `mix` puts in place
             stack.callback(layer.register_forward_pre_hook(mix).remove)
         try:
             yield

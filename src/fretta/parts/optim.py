@@ -1,4 +1,4 @@
-"""Optimisers over the adapted parameters, one update, and the sharpness-aware ascent."""
+"""Optimizers over the adapted parameters, one update, and the sharpness-aware ascent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OptimizerName = Literal["adam", "sgd"]
 
 @dataclass(frozen=True)
 class Optim:
-    """An optimiser as plain data; `build` makes a fresh one."""
+    """An optimizer as plain data; `build` makes a fresh one."""
 
     name: str
     lr: float

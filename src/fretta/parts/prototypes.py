@@ -15,7 +15,7 @@ from .supports import SupportBank
 def bank_of_head(model: Classifier, k: int) -> SupportBank:
     """A bank of unit vectors that begins with the head's own weight rows, one per class.
 
-    They are labelled and ranked by the head's prediction for them and compete like any support.
+    They are labeled and ranked by the head's prediction for them and compete like any support.
     """
     weight = model.head_weight()
     bank = SupportBank(len(weight), k, like=weight)

@@ -53,7 +53,7 @@ def capture(value: Any) -> Any:
         return value
     raise StateError(
         f"a method keeps a {type(value).__name__} as running state, which cannot be saved; use"
-        " tensors, numbers, optimisers, generators, or an object with state_dict() and"
+        " tensors, numbers, optimizers, generators, or an object with state_dict() and"
         " load_state_dict()"
     )
 

@@ -24,7 +24,7 @@ from .snapshot import capture, revive
 
 
 @runtime_checkable
-class Journalled(Protocol):
+class Journaled(Protocol):
     """A store that undoes its own writes."""
 
     def mark(self) -> int: ...
@@ -89,12 +89,12 @@ class Undo:
             setattr(method, name, _put_back(running.get(name), content, device))
 
 
-def journals(running: Mapping[str, Any]) -> dict[str, Journalled]:
-    return {name: value for name, value in running.items() if isinstance(value, Journalled)}
+def journals(running: Mapping[str, Any]) -> dict[str, Journaled]:
+    return {name: value for name, value in running.items() if isinstance(value, Journaled)}
 
 
 def _content(value: Any) -> Any:
-    if isinstance(value, Journalled):
+    if isinstance(value, Journaled):
         return value.mark()
     if isinstance(value, Optimizer):
         return _optimizer_content(value)
@@ -104,7 +104,7 @@ def _content(value: Any) -> Any:
 
 
 def _put_back(value: Any, content: Any, device: torch.device) -> Any:
-    if isinstance(value, Journalled):
+    if isinstance(value, Journaled):
         value.back_to(content)
         return value
     if isinstance(value, Optimizer):

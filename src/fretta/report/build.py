@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..store import Store
+from ..experiment.store import Store
 from .data import ReportData
 from .drawings import find_figures
 from .glance import Headline, headline

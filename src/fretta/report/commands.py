@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ..records import Record
+from ..experiment.records import Record
 from .shipped import suite_facts
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import StoreError
-from ..records import Record
-from ..results import select
-from ..store import Store
+from ..experiment.records import Record
+from ..experiment.results import select
+from ..experiment.store import Store
 from .significance import Counts
 
 

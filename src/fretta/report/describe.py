@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..records import Record, canonical
+from ..experiment.records import Record, canonical
 
 # What a reader must know before believing a number, and how the tables say it.
 DIRTY = "uncommitted code"
@@ -52,7 +52,7 @@ def _value(value: Any, name: str) -> str:
 
 
 def flags_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """In words: colour alone would not reach everybody."""
+    """In words: color alone would not reach everybody."""
     flags = []
     failed = sum(r.status != "done" for r in records)
     if failed:

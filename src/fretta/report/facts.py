@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from ..records import Record
+from ..experiment.records import Record
 from .data import ReportData
 from .payload import Payload
 

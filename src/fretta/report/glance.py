@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..results import mean_and_deviation
+from ..experiment.results import mean_and_deviation
 from .members import Setup
 from .significance import Series, Test, basis, compare
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..records import Record, digest
+from ..experiment.records import Record, digest
 from .shipped import suite_facts
 from .significance import Counts, Part, Sample, Series, mean_of
 

@@ -60,12 +60,12 @@ def _template() -> Any:
         import jinja2
     except ModuleNotFoundError as error:
         raise MissingExtraError("jinja2", "report", "the report page") from error
-    from .palette import colour
+    from .palette import color
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["colour"] = colour
+    environment.filters["color"] = color
     return environment.from_string(_part("page.html"))
 
 

@@ -1,7 +1,7 @@
-"""One colour, dash and marker per method, everywhere. Readable by the colour-blind.
+"""One color, dash and marker per method, everywhere. Readable by the color-blind.
 
-The colours are those of Okabe and Ito without black and yellow, which vanish on a dark or a light
-page, and three more for the other methods of the paper. What shares a colour (eta and eata)
+The colors are those of Okabe and Ito without black and yellow, which vanish on a dark or a light
+page, and three more for the other methods of the paper. What shares a color (eta and eata)
 differs in dash and marker.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-INK = "#1f2328"  # text and axes; the page paints them in its own colour
-GREY = "#808890"
+INK = "#1f2328"  # text and axes; the page paints them in its own color
+GRAY = "#808890"
 ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     *("#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"),
 )
 OLIVE, SIENNA, VIOLET = "#999933", "#a0522d", "#8074d8"
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
@@ -25,13 +25,13 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 class Style:
     """How a series is drawn; an empty dash is a full line."""
 
-    colour: str
+    color: str
     dash: tuple[float, ...] = ()
     marker: str = "o"
 
 
 KNOWN: dict[str, Style] = {
-    "source": Style(GREY, (4, 2.5), "o"),
+    "source": Style(GRAY, (4, 2.5), "o"),
     "bn": Style(SKY, (), "s"),
     "tent": Style(ORANGE, (), "^"),
     "eta": Style(PURPLE, (), "v"),
@@ -48,12 +48,12 @@ _CORRUPTIONS = (
     *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
     *("elastic_transform", "pixelate", "jpeg_compression"),
 )
-# one colour per family: noise, blur, weather, digital; dashes and markers within it
+# one color per family: noise, blur, weather, digital; dashes and markers within it
 _FAMILY = (BLUE,) * 3 + (ORANGE,) * 4 + (GREEN,) * 4 + (PURPLE,) * 4
 _WITHIN = (0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3)
 KNOWN |= {
-    name: Style(colour, DASHES[n], MARKERS[n])
-    for name, colour, n in zip(_CORRUPTIONS, _FAMILY, _WITHIN, strict=True)
+    name: Style(color, DASHES[n], MARKERS[n])
+    for name, color, n in zip(_CORRUPTIONS, _FAMILY, _WITHIN, strict=True)
 }
 
 
@@ -64,12 +64,12 @@ def style(label: str) -> Style:
         return known
     number = zlib.crc32(label.encode("utf-8", "replace"))
     return Style(
-        COLOURS[number % len(COLOURS)],
+        COLORS[number % len(COLORS)],
         DASHES[number // 7 % len(DASHES)],
         MARKERS[number // 29 % len(MARKERS)],
     )
 
 
-def colour(label: str) -> str:
+def color(label: str) -> str:
     """#rrggbb of a method."""
-    return style(label).colour
+    return style(label).color

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ..records import Record, canonical
+from ..experiment.records import Record, canonical
 from .commands import command, needs
 
 # Of the code and the machine: shared by all that ran there. The rest is the run's own.

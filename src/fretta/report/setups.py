@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..records import Record, digest
+from ..experiment.records import Record, digest
 from .describe import differing, flags_of, flat, text_of
 from .members import Batches, Member, Setup, no_batches
 from .shipped import label_order, suite_facts, suite_order, suite_title

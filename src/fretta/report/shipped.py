@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
-from ..records import Record
+from ..experiment.records import Record
 
 # Where no suite says otherwise: the baselines, then by year, then the paper's own.
 KNOWN = ("source", "bn", "tent", "eta", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtraError
-from ..results import mean_and_deviation
+from ..experiment.results import mean_and_deviation
 
 LEVEL = 0.05
 LEAST = 5  # degrees of freedom: with fewer batches, their spread says too little

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ..errors import ConfigError, FrettaError
-from ..store import Store
+from ..experiment.store import Store
 from .build import build
 from .page import policy
 from .write import encoded

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._util.files import replace_file
 from ..errors import ConfigError, StoreError
-from ..files import replace_file
-from ..results import select
-from ..store import Store
+from ..experiment.results import select
+from ..experiment.store import Store
 from .build import Report, build
 from .tables import Table
 from .tables.latex import latex

@@ -19,6 +19,7 @@ from .index import load_stream
 from .order import Order
 from .shift import with_corruptions
 from .stream import Stream, make_stream
+from .write_folder import corrupt_folder
 
 __all__ = [
     "CORRUPTIONS",
@@ -32,6 +33,7 @@ __all__ = [
     "Report",
     "Stream",
     "Unreadable",
+    "corrupt_folder",
     "dataset_options",
     "doctor",
     "list_datasets",

@@ -6,7 +6,7 @@ An order is one arrangement of the domains and any number of modifiers, joined b
                   independent   the same, with a reset at the start of every domain
                   mixed         all domains shuffled into each other
                   gradual       per corruption, severity up and down again: 1 2 3 4 5 4 3 2 1
-    modifiers     correlated    neighbours tend to share their class (Dirichlet)
+    modifiers     correlated    neighbors tend to share their class (Dirichlet)
                   long-tailed   class c keeps int(n·IF^(−c/(C−1))) of its images
                   single-sample batches of one
 
@@ -130,7 +130,7 @@ def long_tail(labels: Indices, classes: int, imbalance: float) -> Indices:
 def correlated(
     labels: Indices, concentration: float, random: np.random.RandomState, slots: int | None = None
 ) -> Indices:
-    """A permutation in which neighbours tend to share their class.
+    """A permutation in which neighbors tend to share their class.
 
     The stream has `slots` consecutive slots (default: as many as classes). The images of each
     class are dealt over the slots in proportions drawn from Dirichlet(concentration), and each slot

@@ -15,14 +15,7 @@ import torch
 from ..errors import ConfigError, FrettaWarning
 from .batch import Batch, Decoded, Plan, Reader
 from .domain import Dataset, ImageFiles, Unreadable
-from .order import (
-    DEFAULT_CONCENTRATION,
-    DEFAULT_IMBALANCE,
-    Indices,
-    Order,
-    arrange,
-    cut,
-)
+from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, arrange, cut
 from .workers import ahead
 
 ERRORS = ("raise", "skip")

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from multiprocessing.context import BaseContext
 from typing import Protocol, TypeVar
 
-from ..processes import end_with_parent, ignoring_interrupts
+from .._util.processes import end_with_parent, ignoring_interrupts
 
 T = TypeVar("T", covariant=True)
 

@@ -123,7 +123,7 @@ class Canvas:
         (artist,) = ax.plot(
             np.asarray(x, dtype=float),
             values,
-            color=look.colour,
+            color=look.color,
             linewidth=width,
             alpha=alpha,
             marker=look.marker if markers else "",
@@ -171,7 +171,7 @@ class Canvas:
             x0, y0 = back.transform((edge + 2, old))
             x1, y1 = back.transform((edge + 10, new))
             (leader,) = ax.plot(
-                [x0, x1], [y0, y1], color=look.colour, linewidth=0.8, clip_on=False, alpha=0.8
+                [x0, x1], [y0, y1], color=look.color, linewidth=0.8, clip_on=False, alpha=0.8
             )
             self.mark(leader, series)
             x2, _ = back.transform((edge + 13, new))
@@ -191,7 +191,7 @@ class Canvas:
             look, y = style(name), 14.0 * row + 7
             self.line(ax, [0, 9, 18], [y, y, y], look, series, 1.5)
             (dot,) = ax.plot(
-                [9], [y], marker=look.marker, color=look.colour, markersize=4.5, markeredgewidth=0
+                [9], [y], marker=look.marker, color=look.color, markersize=4.5, markeredgewidth=0
             )
             self.mark(dot, series)
             self.text(ax, 22, y, short[name], series)
@@ -239,7 +239,7 @@ class Canvas:
     # ---- heat maps ---------------------------------------------------------------------------
 
     def cells(
-        self, ax: Any, shade: NDArray[Any], colour: str, most: float = 1.0, gap: float = 0.0
+        self, ax: Any, shade: NDArray[Any], color: str, most: float = 1.0, gap: float = 0.0
     ) -> None:
         """A matrix as rectangles; shade in [0, 1] is the opacity, so that it suits any background.
 
@@ -253,11 +253,11 @@ class Canvas:
         box = ax.get_position()
         place = (box.x0 * self.width, (1 - box.y1) * self.height)
         size = (box.width * self.width / columns, box.height * self.height / rows)
-        self.maps.append(Map(levels, colour, most, place, size, gap))
+        self.maps.append(Map(levels, color, most, place, size, gap))
         from matplotlib.colors import to_rgb
 
         picture = np.zeros((rows, columns, 4))
-        picture[..., :3] = to_rgb(colour)
+        picture[..., :3] = to_rgb(color)
         picture[..., 3] = most * levels / LEVELS
         scale = max(1, round(2 * min(size))) if gap else 1
         picture = picture.repeat(scale, 0).repeat(scale, 1)
@@ -275,11 +275,11 @@ class Canvas:
         return self.drawing
 
     def scale(
-        self, left: float, top: float, colour: str, low: str, high: str, most: float = 1.0
+        self, left: float, top: float, color: str, low: str, high: str, most: float = 1.0
     ) -> None:
         """A small bar that says what the shades of `cells` mean."""
         ax = self.axes(left, top, 70, 7)
         self.blank(ax)
-        self.cells(ax, np.linspace(0.05, 1, LEVELS)[None, :], colour, most)
+        self.cells(ax, np.linspace(0.05, 1, LEVELS)[None, :], color, most)
         self.text(ax, -1, 0.55, low, ha="right")
         self.text(ax, LEVELS + 1, 0.55, high, ha="left")

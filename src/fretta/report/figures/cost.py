@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...results import mean_and_deviation
+from ...experiment.results import mean_and_deviation
 from ..palette import style
 from .base import WIDTH, Figure, Value, plain
 from .canvas import Canvas
@@ -63,7 +63,7 @@ def build(panel: Panel) -> Figure | None:
 
 
 def _seconds(panel: Panel, label: str) -> float | None:
-    """The median over seeds: one run beside a busy neighbour does not count."""
+    """The median over seeds: one run beside a busy neighbor does not count."""
     found = [r.overall.get("seconds_per_batch") for r in panel.runs[label]]
     there = [s for s in found if s]
     return float(np.median(there)) if there else None
@@ -93,11 +93,11 @@ def _paint(canvas: Canvas, points: list[dict[str, Any]]) -> None:
         x, y = p["ms"], 100 * p["mean"]
         if p["std"]:
             (bar,) = ax.plot(
-                [x, x], [y - 100 * p["std"], y + 100 * p["std"]], color=look.colour, linewidth=1
+                [x, x], [y - 100 * p["std"], y + 100 * p["std"]], color=look.color, linewidth=1
             )
             canvas.mark(bar, number)
         (dot,) = ax.plot(
-            [x], [y], marker=look.marker, color=look.colour, markersize=6.5, markeredgewidth=0
+            [x], [y], marker=look.marker, color=look.color, markersize=6.5, markeredgewidth=0
         )
         canvas.mark(dot, number)
         canvas.point(ax, x, y, number, f"{p['label']}: {y:.1f} %, {x:.3g} ms per batch")

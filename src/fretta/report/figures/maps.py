@@ -18,14 +18,14 @@ class Map:
     """A heat map for a page: shades (0 … LEVELS), its corner and the size of a cell in px."""
 
     levels: NDArray[Any]
-    colour: str
+    color: str
     most: float
     place: tuple[float, float]
     size: tuple[float, float]
     gap: float
 
     def paths(self) -> Iterator[tuple[float, str]]:
-        """(opacity, path) per shade; neighbours in a row are one rectangle."""
+        """(opacity, path) per shade; neighbors in a row are one rectangle."""
         (x0, y0), (w, h), g = self.place, self.size, self.gap
         for level in range(1, LEVELS + 1):
             parts = []

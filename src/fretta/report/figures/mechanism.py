@@ -87,7 +87,7 @@ def build(analysis: dict[str, Any]) -> Figure | None:
         name=stem("mechanism", analysis),
         title=f"Step by step: {plain(analysis['data']['name'])}",
         caption=(
-            f"Normalised redundancy score of each batch{against}, the loss that is descended"
+            f"Normalized redundancy score of each batch{against}, the loss that is descended"
             " relative to its first value (of the FRET methods), and accuracy of all images so far"
             f"{' minus that of bn' if relative else ''}, against the step, on"
             f" {plain(analysis['data']['name'])}, {plain(analysis['model']['spec'])}, batches of"
@@ -95,7 +95,7 @@ def build(analysis: dict[str, Any]) -> Figure | None:
             " zero at the top and above zero at the bottom: learning reduces redundancy and"
             " raises accuracy."
             if relative
-            else f"Normalised redundancy score, relative loss and accuracy so far on"
+            else f"Normalized redundancy score, relative loss and accuracy so far on"
             f" {plain(analysis['data']['name'])}, {plain(analysis['model']['spec'])}."
         ),
         alt="; ".join(
@@ -139,7 +139,7 @@ def _paint(
     from ..palette import INK
 
     titles = {
-        "nrs": "NRS minus bn's" if relative else "normalised redundancy score",
+        "nrs": "NRS minus bn's" if relative else "normalized redundancy score",
         "loss": "loss / first loss",
         "accuracy": "accuracy so far minus bn's, points" if relative else "accuracy so far %",
     }

@@ -44,7 +44,7 @@ def build(panel: Panel) -> Figure | None:
         name=f"nrs-{panel.name}",
         title=f"Redundancy before and after: {panel.title}",
         caption=(
-            "Normalised redundancy score of the features (0: none shares anything with another,"
+            "Normalized redundancy score of the features (0: none shares anything with another,"
             " 1: all are copies) of the last batch of each domain, under the source model and as"
             f" adapted by then, on {panel.about()}.{panel.left_out(MOST)}"
         ),
@@ -63,7 +63,7 @@ def build(panel: Panel) -> Figure | None:
 
 def _paint(canvas: Canvas, domains: list[str], lines: dict[str, dict[str, float]]) -> None:
     ax = canvas.axes(42, 28, WIDTH - 42 - 104, 190)
-    canvas.words(ax, y="normalised redundancy score")
+    canvas.words(ax, y="normalized redundancy score")
     values = [v for line in lines.values() for v in line.values()]
     room = 0.08 * max(max(values) - min(values), 0.01)
     ax.set_ylim(max(min(values) - room, 0), min(max(values) + room, 1))

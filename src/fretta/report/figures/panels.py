@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...records import Record, digest
+from ...experiment.records import Record, digest
 from ..data import ReportData
 from .base import count, plain, slug
 

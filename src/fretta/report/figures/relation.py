@@ -35,7 +35,7 @@ def build(analysis: dict[str, Any]) -> Figure | None:
             " by likeness on the clean images, and in the same order on the right."
         ),
         alt=(
-            f"The features are {verb} alike under {target}: normalised redundancy"
+            f"The features are {verb} alike under {target}: normalized redundancy"
             f" {before:.3f} on clean images, {after:.3f} on shifted ones."
         ),
         group="paper",

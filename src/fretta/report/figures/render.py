@@ -2,7 +2,7 @@
 
 What matplotlib writes is rewritten for a page with a strict content policy: no style element or
 attribute (plain SVG attributes instead), no identifier that nobody refers to, the others prefixed
-by the figure's name, and the ink in the colour of the page's text.
+by the figure's name, and the ink in the color of the page's text.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _plain_attributes(element: Tree.Element, name: str, referred: set[str]) -> N
 def _add_maps(root: Tree.Element, maps: list[Map]) -> None:
     """Heat maps lie below everything else."""
     for number, found in enumerate(maps):
-        look = {"class": "map", "fill": found.colour, "shape-rendering": "crispEdges"}
+        look = {"class": "map", "fill": found.color, "shape-rendering": "crispEdges"}
         group = Tree.Element(f"{{{SVG}}}g", look)
         root.insert(number, group)
         for opacity, path in found.paths():
@@ -175,12 +175,12 @@ def _add_points(root: Tree.Element, figure: Figure, points: list[Point]) -> None
     group = Tree.SubElement(root, f"{{{SVG}}}g", {"class": "points"})
     reachable = len(points) <= FEW
     for p in points:
-        colour, classes = "currentColor", "point"
+        color, classes = "currentColor", "point"
         if p.series is not None:
-            colour = style(figure.series[p.series]).colour
+            color = style(figure.series[p.series]).color
             classes = f"point series s{p.series}"
         place = {"cx": f"{p.x:.1f}", "cy": f"{p.y:.1f}", "r": "5"}
-        look = {"class": classes, "fill": colour, "fill-opacity": "0"}
+        look = {"class": classes, "fill": color, "fill-opacity": "0"}
         focus = {"tabindex": "0", "role": "img", "aria-label": p.label} if reachable else {}
         attributes = {**look, **place, "data-label": p.label, **focus}
         circle = Tree.SubElement(group, f"{{{SVG}}}circle", attributes)

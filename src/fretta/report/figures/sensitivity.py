@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...records import Record, digest
+from ...experiment.records import Record, digest
 from ..palette import BLUE, INK
 from .base import WIDTH, Figure, Value, plain, slug
 from .canvas import Canvas

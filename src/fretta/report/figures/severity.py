@@ -86,7 +86,7 @@ def _figure(
         name=stem(f"severity-{plural}", analysis),
         title=f"Redundancy against severity, by {kind}: {name}",
         caption=(
-            f"Normalised redundancy score and accuracy on {name},"
+            f"Normalized redundancy score and accuracy on {name},"
             f" {plain(analysis['model']['spec'])}: {what}. {analysis['limit'] or 'all'} images per"
             f" corruption in batches of {analysis['batch_size']}; severity 0 is the clean data."
             " The paper claims that redundancy grows with severity and that both FRET methods"
@@ -114,7 +114,7 @@ def _paint(canvas: Canvas, nrs: Curves, accuracy: Curves) -> None:
     width = WIDTH - 44 - 98
     upper = canvas.axes(44, 28, width, 150)
     lower = canvas.axes(44, 212, width, 150)
-    canvas.words(upper, y="normalised redundancy score")
+    canvas.words(upper, y="normalized redundancy score")
     canvas.words(lower, y="accuracy %")
     panels = [(upper, nrs, 1.0, ""), (lower, accuracy, 100.0, " %")]
     if "bn" in nrs:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..palette import COLOURS, GREY, MARKERS
+from ..palette import COLORS, GRAY, MARKERS
 from .base import WIDTH, Figure, Value, plain, short_names, stem
 from .canvas import Canvas
 
@@ -34,7 +34,7 @@ def build(analysis: dict[str, Any]) -> Figure | None:
         caption=(
             f"Features of the same {len(labels)} images of {plain(analysis['domain'])}"
             f" ({plain(analysis['data']['name'])}, {plain(analysis['model']['spec'])}) under the"
-            " source model and after each method adapted along the whole stream; colours are the"
+            " source model and after each method adapted along the whole stream; colors are the"
             " labels, which no method sees. t-SNE distorts distances: the silhouette (-1 to 1,"
             " cosine, in feature space) says how well classes are apart."
         ),
@@ -73,13 +73,13 @@ def _paint(
         xy = np.asarray(panel["xy"], dtype=float)
         for which in np.unique(labels):
             mine = labels == which
-            # six colours, and every further six classes another marker
-            shape = MARKERS[int(which) // len(COLOURS) % len(MARKERS)]
+            # six colors, and every further six classes another marker
+            shape = MARKERS[int(which) // len(COLORS) % len(MARKERS)]
             ax.plot(
                 *xy[mine].T,
                 linestyle="",
                 marker=shape,
-                color=COLOURS[int(which) % len(COLOURS)],
+                color=COLORS[int(which) % len(COLORS)],
                 markersize=3.4,
                 markeredgewidth=0,
                 alpha=0.85,
@@ -90,7 +90,7 @@ def _paint(
             names = [classes[int(which)] for which in there]
             pairs = zip(middles, names, strict=True)
             canvas.names_at(ax, [(float(m[0]), float(m[1]), name) for m, name in pairs])
-        ax.plot(*_FRAME, color=GREY, linewidth=0.5, alpha=0.5, clip_on=False)
+        ax.plot(*_FRAME, color=GRAY, linewidth=0.5, alpha=0.5, clip_on=False)
 
 
 _FRAME = ([-1.08, 1.08, 1.08, -1.08, -1.08], [-1.08, -1.08, 1.08, 1.08, -1.08])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...results import mean_and_deviation
+from ...experiment.results import mean_and_deviation
 from ..significance import Ranking, Series, rank
 
 DASH = "–"
@@ -16,7 +16,7 @@ DASH = "–"
 class Column:
     name: str
     kind: str = "percent"  # percent, points (signed), seconds, milliseconds, bytes, ratio, text
-    group: str = ""  # spans neighbours of the same group
+    group: str = ""  # spans neighbors of the same group
     ranked: bool = True  # the highest is marked, and what cannot be told from it
     long: str = ""  # in full, where the name is short
 

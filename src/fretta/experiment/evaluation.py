@@ -1,0 +1,107 @@
+"""`fretta.evaluate`: accuracy and calibration of an adapter along a DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ..adapter import Adapter
+from ..errors import InputError
+from .loop import Step, labeled, stream_through
+from .metrics import overall
+from .records import Outcome
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Of the predictions made on the way. Shares are in [0, 1]."""
+
+    accuracy: float
+    accuracy_macro: float  # every class counts the same
+    ece: float  # expected calibration error, 15 bins
+    images: int
+    seconds_per_batch: float  # the median
+    per_class: list[dict[str, Any]]  # class, images, accuracy, predicted
+
+    def __str__(self) -> str:
+        lines = [
+            f"accuracy {self.accuracy:.1%} (mean over classes {self.accuracy_macro:.1%}), ECE"
+            f" {self.ece:.1%}, {self.images:,} images, {1000 * self.seconds_per_batch:.0f} ms/batch"
+        ]
+        width = max(len(str(row["class"])) for row in self.per_class)
+        for row in self.per_class:
+            right = "–" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
+            lines.append(
+                f"  {row['class']!s:{width}}  {right:>6} of {row['images']:,} images, predicted"
+                f" {row['predicted']:,} times"
+            )
+        return "\n".join(lines)
+
+
+def evaluate(
+    adapter: Adapter, loader: Iterable[Any], *, class_names: Sequence[str] | None = None
+) -> Evaluation:
+    """Adapt along a DataLoader of (images, labels) and measure the predictions made on the way.
+
+    Labels meet predictions here and never enter the adapter. Images must be preprocessed as in
+    training; they are moved to the model's device.
+    """
+    outcomes: list[Outcome] = []
+    items = labeled(loader, adapter.model.device)
+    for item, steps in stream_through({"adapter": adapter}, items):
+        classes = steps["adapter"].logits.shape[1]
+        if item.y.min() < 0 or item.y.max() >= classes:
+            raise InputError(
+                f"labels from {int(item.y.min())} to {int(item.y.max())}, but the model has"
+                f" {classes} classes"
+            )
+        nowhere = np.zeros(len(item.y), np.int64)
+        outcomes.append(outcome_of(len(outcomes), nowhere, item.y, steps["adapter"]))
+    if not outcomes:
+        raise InputError("the loader is empty: there is nothing to evaluate")
+    found = overall(outcomes, [{"accuracy": 0.0}])
+    labels = np.concatenate([o.label for o in outcomes])
+    predicted = np.concatenate([o.predicted for o in outcomes])
+    seen = np.bincount(labels, minlength=classes)
+    right = np.bincount(labels[labels == predicted], minlength=classes)
+    called = np.bincount(predicted, minlength=classes)
+    names = list(range(classes)) if class_names is None else list(class_names)
+    if len(names) != classes:
+        raise InputError(f"class_names has {len(names)} names, the model {classes} classes")
+    return Evaluation(
+        accuracy=found["accuracy"],
+        accuracy_macro=found["accuracy_macro"],
+        ece=found["ece"],
+        images=len(labels),
+        seconds_per_batch=found["seconds_per_batch"],
+        per_class=[
+            {
+                "class": names[k],
+                "images": int(seen[k]),
+                "accuracy": float(right[k] / seen[k]) if seen[k] else None,
+                "predicted": int(called[k]),
+            }
+            for k in range(classes)
+        ],
+    )
+
+
+def outcome_of(number: int, domain: Any, y: Tensor, step: Step) -> Outcome:
+    """Labels meet logits."""
+    log_p = step.logits.log_softmax(1)
+    confidence, predicted = log_p.exp().max(1)
+    return Outcome(
+        number=number,
+        domain=np.asarray(domain, dtype=np.int64),
+        label=y.numpy(),
+        predicted=predicted.numpy(),
+        confidence=confidence.numpy(),
+        nll=-log_p.gather(1, y[:, None])[:, 0].numpy(),
+        entropy=-(log_p.exp() * log_p).sum(1).numpy(),
+        seconds=step.seconds,
+        pass_rate=step.pass_rate,
+    )

@@ -1,0 +1,148 @@
+"""Runs in worker processes of this machine: one run at a time each, threads divided among them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from ..._util.processes import end_with_parent, ignoring_interrupts
+from ...errors import StoreError
+from ...memory import keep_memory
+from ..records import Job, Record
+from ..store import Store
+from .local import cores, run_one
+from .plan import Event, OnEvent, Options, dead
+
+# Before numpy and BLAS load in a worker: they would each start a thread per core.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    job: Job | None = None
+
+
+def run_in_processes(
+    jobs: list[Job], store: Store, options: Options, tell: OnEvent, workers: int
+) -> Iterator[Record]:
+    """As many workers as asked for, or jobs; a worker that dies is replaced and its run retried."""
+    threads = options.threads or max(1, cores() // workers)
+    options = replace(options, threads=threads)
+    waiting, attempts = deque(jobs), {job.run.key: 0 for job in jobs}
+    pool: list[_Worker] = []
+    try:
+        for _ in range(min(workers, len(jobs))):
+            pool.append(_start(store, options))
+        while waiting or any(w.job for w in pool):
+            for place, worker in enumerate(pool):
+                if worker.job is None and waiting:
+                    if not worker.process.is_alive():  # died idle: no run is to blame
+                        pool[place] = worker = _replaced(worker, store, options)
+                    worker.job = waiting.popleft()
+                    attempts[worker.job.run.key] += 1
+                    with suppress(OSError):  # gone: the end of its pipe is read below
+                        worker.pipe.send(worker.job.to_json())
+            for worker in _ready(pool):
+                job = worker.job
+                try:
+                    message = worker.pipe.recv()
+                except (EOFError, OSError):
+                    pool[pool.index(worker)] = _replaced(worker, store, options)
+                    if job is None:
+                        continue
+                    if attempts[job.run.key] <= options.retries:
+                        waiting.appendleft(job)
+                        continue
+                    record = _death(job, worker, store)
+                    tell(Event(job, "ended", record=record))
+                    yield record
+                    continue
+                if job is not None:
+                    event = _event(job, message, store)
+                    tell(event)
+                    if event.record is not None:
+                        worker.job = None
+                        yield event.record
+    finally:
+        for worker in pool:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in pool:
+            worker.process.join()
+
+
+def _ready(pool: list[_Worker]) -> list[_Worker]:
+    pipes = wait([w.pipe for w in pool])
+    return [w for w in pool if w.pipe in pipes]
+
+
+def _start(store: Store, options: Options) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=_work, args=(theirs, store.where, asdict(options)), daemon=False
+    )
+    saved = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(options.threads)))
+    try:
+        with ignoring_interrupts():
+            process.start()
+    finally:
+        for name, value in saved.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _replaced(worker: _Worker, store: Store, options: Options) -> _Worker:
+    worker.pipe.close()
+    worker.process.join()
+    return _start(store, options)
+
+
+def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
+    record = store.get(job.run.key) if message["kind"] == "ended" else None
+    if message["kind"] == "ended" and record is None:
+        raise StoreError(
+            f"the record that a worker wrote is not in the store {store.where!r}; give a folder or"
+            " a URL that all processes share"
+        )
+    return Event(job, message["kind"], message["done"], message["total"], record)
+
+
+def _death(job: Job, worker: _Worker, store: Store) -> Record:
+    """What is left to say when a worker died over a run, again."""
+    code = worker.process.exitcode
+    reason = f"the worker process died with exit code {code} (-9: killed, often out of memory)"
+    return dead(job, store, reason)
+
+
+# ---- inside a worker ----------------------------------------------------------------------------
+
+
+def _work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
+    import torch
+
+    end_with_parent()
+    settings, store = Options(**options), Store(where)
+    torch.set_num_threads(settings.threads or 1)
+    keep_memory()
+
+    def tell(event: Event) -> None:
+        pipe.send({"kind": event.kind, "done": event.done, "total": event.total})
+
+    while True:
+        try:
+            job = Job.from_json(pipe.recv())
+        except EOFError:
+            return
+        run_one(job, store, settings, tell)

@@ -1,0 +1,176 @@
+"""Rows per domain, and the sums over a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .records import Outcome
+
+BINS = 15  # of the calibration error
+
+
+@dataclass
+class Samples:
+    """The samples of a stream, column by column, in order."""
+
+    domain: NDArray[np.int64]
+    label: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+    nll: NDArray[np.float32]
+    entropy: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Samples:
+        columns = cls.__dataclass_fields__
+        return cls(
+            **{name: np.concatenate([getattr(o, name) for o in outcomes]) for name in columns}
+        )
+
+    def where(self, mask: NDArray[np.bool_]) -> Samples:
+        return Samples(**{name: getattr(self, name)[mask] for name in self.__dataclass_fields__})
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        right: NDArray[np.bool_] = self.predicted == self.label
+        return right
+
+
+def macro_accuracy(samples: Samples) -> float:
+    """Mean over the classes that occur of the accuracy on each: every class counts the same."""
+    seen = np.bincount(samples.label)
+    right = np.bincount(samples.label, weights=samples.right)
+    occurs = seen > 0
+    return float((right[occurs] / seen[occurs]).mean())
+
+
+def calibration_bins(samples: Samples) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(count, sum of confidence, number right) in equal bins of confidence over (0, 1]."""
+    index = np.clip(
+        np.ceil(samples.confidence.astype(np.float64) * BINS).astype(int) - 1, 0, BINS - 1
+    )
+    count = np.bincount(index, minlength=BINS)
+    confidence = np.bincount(index, weights=samples.confidence, minlength=BINS)
+    right = np.bincount(index, weights=samples.right, minlength=BINS)
+    return count, confidence, right
+
+
+def calibration_error(samples: Samples) -> float:
+    """ECE: the gap between confidence and accuracy, weighted over bins of confidence."""
+    _, confidence, right = calibration_bins(samples)
+    return float(np.abs(confidence - right).sum() / len(samples))
+
+
+def effective_classes(labels: NDArray[np.int64]) -> float:
+    """exp of the entropy of the class shares: 1 if all are one class, C if all are as frequent."""
+    share = np.bincount(labels) / len(labels)
+    share = share[share > 0]
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def collapsed(samples: Samples) -> bool:
+    """Predictions fall into far fewer classes than the labels do."""
+    return effective_classes(samples.predicted) < 0.3 * effective_classes(samples.label)
+
+
+def _row(samples: Samples) -> dict[str, Any]:
+    return {
+        "images": len(samples),
+        "accuracy": float(samples.right.mean()),
+        "accuracy_macro": macro_accuracy(samples),
+        "ece": calibration_error(samples),
+        "nll": float(samples.nll.astype(np.float64).mean()),
+        "entropy": float(samples.entropy.astype(np.float64).mean()),
+        "predicted_classes": effective_classes(samples.predicted),
+        "collapsed": collapsed(samples),
+    }
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """A value we do not have, or that overflowed, is a dash (None), never a sentinel."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+def per_domain(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per domain, in the order of first appearance."""
+    samples = Samples.of(outcomes)
+    rows = []
+    for which in dict.fromkeys(samples.domain.tolist()):
+        mine = samples.where(samples.domain == which)
+        touching = [o for o in outcomes if (o.domain == which).any()]
+        rates = [o.pass_rate for o in touching if o.pass_rate is not None]
+        rows.append(
+            _finite(
+                {
+                    "domain": names[which],
+                    **_row(mine),
+                    "pass_rate": float(np.mean(rates)) if rates else None,
+                    "batches": len(touching),
+                    "seconds_per_batch": float(np.median([o.seconds for o in touching])),
+                }
+            )
+        )
+    return rows
+
+
+def overall(outcomes: Sequence[Outcome], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over all samples of the stream, and the mean over domains that papers report."""
+    result = _finite(_row(Samples.of(outcomes)))
+    result["mean_over_domains"] = float(np.mean([row["accuracy"] for row in rows]))
+    result["batches"] = len(outcomes)
+    result["seconds"] = float(sum(o.seconds for o in outcomes))
+    # the median: the first step of a process also pays for what torch loads then
+    result["seconds_per_batch"] = float(np.median([o.seconds for o in outcomes]))
+    return result
+
+
+def details(
+    outcomes: Sequence[Outcome], names: Sequence[str], class_names: Sequence[str]
+) -> dict[str, Any]:
+    """What figures need: every batch, and per domain the classes and the calibration bins."""
+    samples, classes = Samples.of(outcomes), len(class_names)
+    domains = []
+    for which in dict.fromkeys(samples.domain.tolist()):
+        mine = samples.where(samples.domain == which)
+        count, confidence, right = calibration_bins(mine)
+        domains.append(
+            {
+                "domain": names[which],
+                "class_seen": np.bincount(mine.label, minlength=classes).tolist(),
+                "class_right": (
+                    np.bincount(mine.label, weights=mine.right, minlength=classes)
+                    .astype(int)
+                    .tolist()
+                ),
+                "class_predicted": np.bincount(mine.predicted, minlength=classes).tolist(),
+                "bin_count": count.tolist(),
+                "bin_confidence": np.round(confidence, 4).tolist(),
+                "bin_right": right.astype(int).tolist(),
+            }
+        )
+    confusion = None
+    if classes <= 100:  # (label, predicted); larger ones are unreadable anyway
+        flat = np.bincount(samples.label * classes + samples.predicted, minlength=classes**2)
+        confusion = flat.reshape(classes, classes).tolist()
+    return {
+        "classes": [str(name) for name in class_names],
+        "domains": domains,
+        "confusion": confusion,
+        "batches": {
+            "domain": [names[int(o.domain[0])] for o in outcomes],
+            "images": [len(o.label) for o in outcomes],
+            "right": [int((o.predicted == o.label).sum()) for o in outcomes],
+            "entropy": [round(float(o.entropy.mean()), 5) for o in outcomes],
+            "seconds": [round(o.seconds, 6) for o in outcomes],
+            "pass_rate": [None if o.pass_rate is None else round(o.pass_rate, 4) for o in outcomes],
+        },
+    }

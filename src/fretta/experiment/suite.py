@@ -1,0 +1,324 @@
+"""Benchmarks as data: a suite is a TOML file that expands to runs.
+
+    title = "Digits under 15 corruptions"
+
+    [protocol]                     # for all cases; a case may override
+    order = "continual"            # any order of fretta.streams
+    batch_size = 64
+    seeds = [0, 1, 2]
+
+    [[cases]]                      # what is adapted to what
+    name = "digits"
+    data = { name = "digits" }     # name and options of open_dataset
+    model = { source = "digits" }  # a source model with a card; or spec, weights, mean, std, size
+    source = { name = "digits", split = "train" }   # images for methods that need some
+
+    [[methods]]                    # only what differs from the defaults
+    name = "g-fret"
+    lr = 1e-3
+    matrix = { lam = [0.01, 1.0] } # every combination becomes a method of its own
+
+Runs are cases × methods × seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..api import build_method
+from ..errors import ConfigError, FrettaError, SuiteError
+from ..guard import Guard
+from ..method import Need
+from ..methods import find_method
+from ..models.preprocessing import Preprocessing
+from ..streams import Dataset, make_stream
+from .locate import as_read, check_fit, model_facts
+from .records import Job, Place, Run, digest
+from .run import open_data
+from .schema import check_adapter, check_keys, check_matrix, check_seeds, tables
+
+OnCase = Callable[[str, Preprocessing], None]
+ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """One method of a suite, its differences from the defaults, and what the tables call it."""
+
+    name: str
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set and the model that is adapted to it."""
+
+    name: str
+    data: dict[str, Any]
+    model: dict[str, Any]
+    protocol: dict[str, Any]
+    source: dict[str, Any] | None = None
+    adapter: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+    methods: tuple[MethodEntry, ...]
+    about: str = ""
+    paper: str = ""  # the table of the paper that this one stands beside
+    written: bool = True  # in a file; else made of options, and errors need not say which suite
+
+    def restricted(
+        self,
+        methods: Iterable[str] | None = None,
+        seeds: Iterable[int] | None = None,
+        limit: int | None = None,
+        cases: Iterable[str] | None = None,
+    ) -> Suite:
+        """The same suite with fewer methods, cases, seeds or images. Unknown names are errors."""
+        chosen, kept = self.methods, self.cases
+        if methods is not None:
+            chosen = tuple(m for m in chosen if m.name in set(methods) or m.title in set(methods))
+            names = {m.name for m in self.methods} | {m.title for m in self.methods}
+            self._known(methods, names, "method")
+        if cases is not None:
+            kept = tuple(c for c in kept if c.name in set(cases))
+            self._known(cases, {c.name for c in self.cases}, "case")
+        changes: dict[str, Any] = {}
+        if seeds is not None:
+            changes["seeds"] = list(seeds)
+            check_seeds(changes["seeds"], f"suite {self.name!r}")
+        if limit is not None:
+            changes["limit"] = limit
+        kept = tuple(replace(c, protocol={**c.protocol, **changes}) for c in kept)
+        return replace(self, cases=kept, methods=chosen)
+
+    def _known(self, asked: Iterable[str], there: set[str], kind: str) -> None:
+        unknown = sorted(set(asked) - there)
+        if unknown:
+            raise SuiteError(
+                f"suite {self.name!r} has no {kind} {', '.join(map(repr, unknown))}; it has"
+                f" {', '.join(sorted(there))}"
+            )
+
+    def jobs(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        on_case: OnCase = lambda case, preprocessing: None,
+    ) -> list[Job]:
+        """All runs, with data and weights found and hashed. Raises before any work is done.
+
+        on_case   told how the images of each case are prepared
+        """
+        opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
+        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened, on_case)]
+        if not jobs:
+            raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
+        return jobs
+
+    def _jobs_of(
+        self,
+        case: Case,
+        root: str | os.PathLike[str] | None,
+        opened: dict[str, Dataset],
+        on_case: OnCase,
+    ) -> list[Job]:
+        where = f"suite {self.name!r}, case {case.name!r}: " if self.written else ""
+        protocol = case.protocol
+        order_options = {k: protocol[k] for k in ORDER_OPTIONS if k in protocol}
+        place_root = None if root is None else os.fspath(root)
+        try:
+            model = model_facts(case.model, place_root)
+            dataset = _opened(case.data, place_root, opened)
+            check_fit(dataset, model.run)
+            source_hash = ""
+            if case.source is not None and any(_needs_source(m.name) for m in self.methods):
+                source_hash = _opened(case.source, place_root, opened).fingerprint()
+            make_stream(  # impossible batch sizes, unknown domains and orders show here
+                dataset,
+                protocol["order"],
+                batch_size=protocol["batch_size"],
+                seed=0,
+                **order_options,
+            )
+        except FrettaError as error:
+            raise SuiteError(f"{where}{error}") from error
+        on_case(case.name, as_read(dataset, model.preprocessing))
+        place, data_hash = Place(place_root, model.weights), dataset.fingerprint()
+        jobs = []
+        for entry, seed in itertools.product(self.methods, protocol["seeds"]):
+            needs_source = _needs_source(entry.name)
+            if needs_source and case.source is None:
+                how = "the case source={...}" if self.written else "source="
+                raise SuiteError(f"{where}{entry.name} needs source images; give {how}")
+            run = Run(
+                data=case.data,
+                data_hash=data_hash,
+                model=model.run,
+                weights_hash=model.weights_hash,
+                method=entry.name,
+                hyperparameters=entry.hyperparameters,
+                order=protocol["order"],
+                order_options=order_options,
+                batch_size=protocol["batch_size"],
+                seed=seed,
+                adapter=case.adapter,
+                source=case.source if needs_source else None,
+                source_hash=source_hash if needs_source else "",
+                defaults=_defaults(entry),
+            )
+            names = {"suite": self.name, "case": case.name, "label": entry.title}
+            title = {"title": self.title} if self.title not in ("", self.name) else {}
+            jobs.append(Job(run, place, {**names, **title}))
+        return jobs
+
+
+def _defaults(entry: MethodEntry) -> str:
+    variant = entry.hyperparameters.get("variant")
+    return digest(find_method(entry.name).defaults(variant))[:12]
+
+
+def _needs_source(method: str) -> bool:
+    return Need.SOURCE in find_method(method).needs
+
+
+def _opened(spec: dict[str, Any], root: str | None, opened: dict[str, Dataset]) -> Dataset:
+    if "name" not in spec:
+        raise ConfigError(f"{spec} does not say which data set; give it a name")
+    key = repr(sorted(spec.items()))
+    if key not in opened:
+        opened[key] = open_data(spec, root)
+    return opened[key]
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def list_suites() -> list[str]:
+    """Names of the suites in the package."""
+    folder = resources.files("fretta") / "suites"
+    return sorted(
+        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
+    )
+
+
+def load_suite(name: str | os.PathLike[str]) -> Suite:
+    """A suite of the package by name, or one's own by path."""
+    text = os.fspath(name)
+    if text in list_suites():
+        content = (resources.files("fretta") / "suites" / f"{text}.toml").read_text(
+            encoding="utf-8"
+        )
+        return parse_suite(content, text)
+    path = Path(text)
+    if not path.is_file():
+        raise SuiteError(
+            f"no suite {text!r}: it is neither a file nor one of {', '.join(list_suites())}"
+        )
+    try:
+        return parse_suite(path.read_text(encoding="utf-8"), path.stem)
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"suite {text!r} is not TOML: it is not UTF-8 text") from error
+
+
+def parse_suite(content: str, name: str) -> Suite:
+    where = f"suite {name!r}"
+    try:
+        raw = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{where} is not TOML: {error}") from error
+    listed = {key: tables(raw.get(key, []), key, where) for key in ("cases", "methods")}
+    check_keys({**raw, **listed}, "suite", where)
+    protocol = {"order": "continual", "batch_size": 128, "seeds": [0], **raw.get("protocol", {})}
+    check_keys(protocol, "protocol", f"{where}, [protocol]")
+    cases = tuple(_case(entry, protocol, name) for entry in listed["cases"])
+    methods = tuple(m for entry in listed["methods"] for m in _methods(entry, f"{where}, "))
+    if not cases or not methods:
+        raise SuiteError(f"{where} needs at least one [[cases]] and one [[methods]]")
+    _distinct([m.title for m in methods], f"{where}, methods", "label")
+    _distinct([c.name for c in cases], f"{where}, cases", "name")
+    return Suite(
+        name, raw.get("title", name), cases, methods, raw.get("about", ""), raw.get("paper", "")
+    )
+
+
+def _distinct(titles: list[str], where: str, key: str) -> None:
+    """Records are told apart by label and case."""
+    doubled = sorted({t for t in titles if titles.count(t) > 1})
+    if doubled:
+        raise SuiteError(
+            f"{where}: {', '.join(map(repr, doubled))} stands for several; give each its own {key}"
+        )
+
+
+def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
+    data = entry.get("data", {})
+    name: Any = entry.get("name", data.get("name", "") if isinstance(data, dict) else "")
+    where = f"suite {suite!r}, case {name!r}"
+    check_keys(entry, "case", where)
+    for key in ("protocol", "model", "adapter"):
+        check_keys(entry.get(key, {}), key, f"{where}, {key}")
+    if "name" not in data or not entry.get("model"):
+        raise SuiteError(f"{where}: needs data = {{ name = ... }} and model = {{ ... }}")
+    full = {**protocol, **entry.get("protocol", {})}
+    check_adapter(entry.get("adapter", {}), where)
+    try:
+        Guard.of(entry.get("adapter", {}).get("guard"))
+    except ConfigError as error:
+        raise SuiteError(f"{where}, adapter: {error}") from error
+    check_seeds(full["seeds"], where)
+    return Case(name, data, entry["model"], full, entry.get("source"), entry.get("adapter", {}))
+
+
+def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
+    """One entry, or one for each combination of its matrix; labeled by what differs."""
+    entry = dict(entry)
+    name, label = str(entry.pop("name", "")), str(entry.pop("label", ""))
+    where = f"{where}method {name!r}"
+    matrix = check_matrix(entry.pop("matrix", {}), where)
+    found = []
+    for values in itertools.product(*matrix.values()):
+        chosen = dict(zip(matrix, values, strict=True))
+        hyperparameters = {**entry, **chosen}
+        try:
+            build_method(name, hyperparameters).check()
+        except (ConfigError, TypeError) as error:  # TypeError: a text where a number belongs
+            raise SuiteError(f"{where}: {error}") from error
+        suffix = " ".join(
+            f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in chosen.items()
+        )
+        found.append(
+            MethodEntry(name, hyperparameters, " ".join(filter(None, [label or name, suffix])))
+        )
+    return found
+
+
+def one_off(
+    model: dict[str, Any],
+    data: dict[str, Any],
+    methods: dict[str, dict[str, Any]],
+    protocol: dict[str, Any],
+    source: dict[str, Any] | None = None,
+) -> Suite:
+    """A suite of one case that was not written down: `fretta evaluate`."""
+    entries = [
+        m for name, values in methods.items() for m in _methods({"name": name, **values}, "")
+    ]
+    full = {"order": "continual", "batch_size": 128, "seeds": [0], **protocol}
+    case = Case(str(data["name"]), data, model, full, source)
+    return Suite("evaluate", f"{data['name']}", (case,), tuple(entries), written=False)

@@ -1,0 +1,150 @@
+"""What to train, on what, and how: plain values, checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError
+from ...streams import Preprocessing
+
+SINGLE = ("digits", "cifar10", "cifar100")  # one domain, passes over it, SGD
+SETS = ("pacs", "officehome", "vlcs", "domainnet", "folder")  # leave one domain out, Adam
+
+# What None means, by data set. The domain-set values are those of the FRET paper's protocol.
+_CIFAR = {
+    "model": "cifar:resnet18",
+    "epochs": 200,
+    "batch_size": 128,
+    "lr": 0.1,
+    "weight_decay": 5e-4,
+    "evaluate_every": 0,
+    "size": 32,
+}
+_SET = {
+    "model": "timm:resnet18",
+    "iterations": 5000,
+    "batch_size": 32,
+    "lr": 5e-5,
+    "weight_decay": 0.0,
+    "evaluate_every": 100,
+    "size": 224,
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "digits": {**_CIFAR, "model": "digits:resnet8", "epochs": 40, "batch_size": 64},
+    "cifar10": _CIFAR,
+    "cifar100": _CIFAR,
+    **dict.fromkeys(SETS, _SET),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run. None stands for the default of the data set; `resolved()` fills it in."""
+
+    data: str  # digits, cifar10, cifar100, pacs, officehome, vlcs, domainnet, folder
+    out: str | os.PathLike[str]  # the .safetensors file to write; its card goes beside it
+    root: str | os.PathLike[str] | None = None  # where the data is; else FRETTA_DATA
+    target: str | None = None  # the domain left out, for domain sets
+    model: str | None = None
+    init: str | os.PathLike[str] | None = (
+        None  # weights to start from: a file, "efficientnet-lite0",
+    )
+    # or "pretrained" for what timm or torchvision download
+    epochs: int | None = None  # passes over digits or CIFAR
+    iterations: int | None = None  # steps on domain sets
+    batch_size: int | None = None  # per domain
+    lr: float | None = None
+    weight_decay: float | None = None
+    momentum: float = 0.9  # of SGD
+    label_smoothing: float = 0.0
+    evaluate_every: int | None = None  # steps between validations; 0: only at the end
+    size: int | None = None  # pixels
+    mean: tuple[float, ...] = Preprocessing.mean
+    std: tuple[float, ...] = Preprocessing.std
+    seed: int = 0
+    limit: int | None = None  # images per domain and split, for a trial
+    checkpoint_every: int = 200  # steps; 0: never
+    workers: int = 0  # processes that decode image files
+    device: str = "cpu"
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.data not in DEFAULTS:
+            raise ConfigError(f"data={self.data!r}; to train on there are {', '.join(DEFAULTS)}")
+        if Path(self.out).suffix != ".safetensors":
+            raise ConfigError(f"out={str(self.out)!r}; a name ending in .safetensors is expected")
+        if self.data in SETS and not self.target:
+            raise ConfigError(
+                f"{self.data} is trained on all domains but one: say which with target="
+            )
+        for name, used in (("target", SETS), ("iterations", SETS), ("epochs", SINGLE)):
+            if getattr(self, name) is not None and self.data not in used:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} has no effect on {self.data}; it is for "
+                    f"{', '.join(used)}"
+                )
+        self._check_numbers()
+        if self.evaluate_every and self.data in ("cifar10", "cifar100"):
+            raise ConfigError(
+                f"evaluate_every={self.evaluate_every}: {self.data} has no validation split to "
+                "choose weights on; the last ones are kept"
+            )
+        _ = self.preprocessing  # checks mean and std
+
+    def _check_numbers(self) -> None:
+        whole = {
+            "epochs": 1,
+            "iterations": 1,
+            "batch_size": 2,  # batch norm has no variance of one image
+            "evaluate_every": 0,
+            "size": 8,
+            "seed": 0,
+            "limit": 2,
+            "checkpoint_every": 0,
+            "workers": 0,
+        }
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if value is None and name not in ("seed", "checkpoint_every", "workers"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name}={value!r}; a whole number from {least} is expected")
+        for name, low, high in (
+            ("lr", 0.0, math.inf),
+            ("weight_decay", 0.0, math.inf),
+            ("momentum", 0.0, 1.0),
+            ("label_smoothing", 0.0, 1.0),
+        ):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            fine = isinstance(value, int | float) and low <= value < high
+            if not fine or (name == "lr" and value == 0):
+                raise ConfigError(f"{name}={value!r}; a number from {low} to {high} is expected")
+
+    @property
+    def leave_one_out(self) -> bool:
+        return self.data in SETS
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        return Preprocessing(self.mean, self.std, self.size)
+
+    def resolved(self) -> TrainConfig:
+        """The same run with every default written out."""
+        chosen = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in DEFAULTS[self.data].items():
+            chosen[name] = value if chosen[name] is None else chosen[name]
+        return TrainConfig(**chosen)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the weights; places, machines and how often to save do not."""
+        own = asdict(self.resolved())
+        for name in ("out", "root", "checkpoint_every", "workers", "device", "overwrite"):
+            del own[name]
+        own["init"] = None if self.init is None else str(self.init)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}

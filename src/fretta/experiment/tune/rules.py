@@ -1,0 +1,147 @@
+"""The selection rules: which data a setting is judged on, and by which number."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...errors import FrettaError, SuiteError
+from ...streams import EXTRA_CORRUPTIONS, Dataset, dataset_options
+from ...streams.datasets import check_name
+from ...streams.order import Order
+from ..records import Record
+from ..run import open_data
+from ..suite import Case, Suite
+from .values import Rule
+
+Root = str | os.PathLike[str] | None
+DIVERSITY = 4.0  # weight of ln E against H in the label-free score
+
+
+# ---- where it is judged --------------------------------------------------------------------------
+
+
+def judged(suite: Suite, rule: Rule, root: Root) -> tuple[Suite, tuple[str, ...]]:
+    """The suite as the rule may see it, and in words what that is."""
+    if rule is Rule.FIRST_DOMAIN:
+        case, names = _first_domain(suite, root)
+        return replace(suite, cases=(case,)), (f"{case.name}: {', '.join(names)}",)
+    if rule is Rule.EXTRA_CORRUPTIONS:
+        cases = tuple(_extra(case, suite.name, root) for case in suite.cases)
+        words = ", ".join(EXTRA_CORRUPTIONS)
+        return replace(suite, cases=cases), tuple(f"{case.name}: {words}" for case in cases)
+    return suite, tuple(f"{case.name}: all its domains" for case in suite.cases)
+
+
+def _opened(case: Case, data: dict[str, Any], suite: str, root: Root) -> Dataset:
+    try:
+        return open_data(data, None if root is None else os.fspath(root))
+    except FrettaError as error:
+        raise SuiteError(f"suite {suite!r}, case {case.name!r}: {error}") from error
+
+
+def _first_domain(suite: Suite, root: Root) -> tuple[Case, list[str]]:
+    """The first case of the suite, cut to the first domain of its stream.
+
+    What comes before a domain in a stream decides its accuracy, what comes after does not: the
+    runs stop after the first. A gradual stream keeps all severities of its first corruption.
+    """
+    case = suite.cases[0]
+    dataset = _opened(case, case.data, suite.name, root)
+    asked = case.protocol.get("domains")
+    names = list(dataset.names if asked is None else [asked] if isinstance(asked, str) else asked)
+    first = names[:1]
+    if Order.parse(case.protocol["order"]).arrangement == "gradual":
+        stem = first[0].rpartition("/")[0]
+        first = [name for name in names if name.rpartition("/")[0] == stem]
+    others = any(
+        other.data != case.data or other.protocol.get("domains") != asked
+        for other in suite.cases[1:]
+    )
+    if first == names:
+        if not others:
+            raise SuiteError(
+                f"suite {suite.name!r} has one domain only, {', '.join(names)}: choosing on the"
+                " first domain would be choosing on the one that is reported; use the rule"
+                " 'label-free', or 'oracle' and say so"
+            )
+        return case, names
+    return replace(case, protocol={**case.protocol, "domains": first}), first
+
+
+def _extra(case: Case, suite: str, root: Root) -> Case:
+    """The same clean images under the four corruptions that the benchmark holds out."""
+    where = f"suite {suite!r}, case {case.name!r}"
+    shown = {domain.corruption for domain in _opened(case, case.data, suite, root).domains}
+    if None in shown:
+        raise SuiteError(
+            f"{where}: its images are not corrupted, so corruptions are not its kind of shift, and"
+            " corrupting them would use the labels that are reported; use the rule 'first-domain'"
+            " or 'label-free'"
+        )
+    if shown & set(EXTRA_CORRUPTIONS):
+        raise SuiteError(
+            f"{where}: it is itself evaluated on {', '.join(sorted(map(str, shown)))}, so the extra"
+            " corruptions are not held out; use the rule 'first-domain' or 'label-free'"
+        )
+    failures = []
+    for data in _extra_data(case.data):
+        try:
+            _opened(case, data, suite, root)
+        except SuiteError as error:
+            failures.append(str(error.__cause__))
+            continue
+        protocol = {k: v for k, v in case.protocol.items() if k != "domains"}
+        return replace(case, data=data, protocol=protocol)
+    raise SuiteError(
+        f"{where}: no images under {', '.join(EXTRA_CORRUPTIONS)}, which the rule"
+        f" 'extra-corruptions' needs: {'; '.join(failures)}"
+    )
+
+
+def _extra_data(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where the extra corruptions may come from, best first: made on the fly, read from the files
+    of the corrupted set, made from the clean set beside it."""
+    name = check_name(data["name"])
+    if "corruption" in dataset_options(name):
+        return [{**data, "corruption": "extra"}]
+    ways = [{**data, "domains": list(EXTRA_CORRUPTIONS)}]
+    if name in ("cifar10c", "cifar100c"):
+        kept = {k: v for k, v in data.items() if k in ("severity", "size", "verify")}
+        ways.append({"name": name.removesuffix("c"), "corruption": "extra", **kept})
+    return ways
+
+
+# ---- by which number -----------------------------------------------------------------------------
+
+
+def score(rule: Rule, records: Sequence[Record]) -> float | None:
+    """The mean over runs of the rule's number; larger is better. None where there is none."""
+    if rule is Rule.LABEL_FREE:
+        values = [label_free(record.rows) for record in records]
+    else:
+        values = [record.overall["mean_over_domains"] for record in records]
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def label_free(rows: Sequence[dict[str, Any]]) -> float | None:
+    """S = mean over domains of 4 ln E - H, from what was predicted alone.
+
+    E    effective number of predicted classes (exp of the entropy of their shares): diversity
+    H    mean entropy of the predictions, in nats: confidence
+
+    Confidence alone is best when everything is one class. Collapse (E = 1, H = 0, S = 0) must lose:
+    it does against whatever predicts more than e^(H/4) classes. The redundancy score (NRS) is not
+    in it: S-FRET lowers it to any depth while accuracy falls. docs/tuning.md has the measurements.
+    None where the entropy is not finite: the model diverged.
+    """
+    values = []
+    for row in rows:
+        if row["entropy"] is None or row["predicted_classes"] is None:
+            return None
+        values.append(DIVERSITY * math.log(row["predicted_classes"]) - row["entropy"])
+    return sum(values) / len(values) if values else None

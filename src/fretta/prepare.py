@@ -1,0 +1,109 @@
+"""What a batch and a model must be before anything begins. Nothing has changed when these raise."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .errors import FrettaWarning, InputError, ModelError, NeedError, SmallBatchWarning
+from .method import Method, Need
+from .parts.classifier import Classifier
+from .parts.compute import laid_out
+from .parts.norm import affine_names, norm_layers
+
+# Test BN loses 2 to 5 points of accuracy at 16 images a batch, 4 to 10 at 8, 8 to 16 at 4; with a
+# quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
+SMALL_BATCH = 16
+NOISY_SHARE = 0.5
+
+
+def checked_batch(x: Any, model: Classifier) -> Tensor:
+    """The batch, if the model can take it; an InputError that says why not otherwise."""
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"the batch is a {type(x).__name__}; give a floating-point (N, C, H, W) tensor"
+        )
+    if not x.is_floating_point():
+        raise InputError(
+            f"the batch has dtype {x.dtype}; models take floating-point images, preprocessed as in"
+            " training: x.float() / 255, then (x - mean) / std"
+        )
+    if x.dim() < 2 or len(x) == 0:
+        raise InputError(
+            f"the batch has shape {tuple(x.shape)}; give at least one image: (N, C, H, W)"
+        )
+    like = model.example()
+    if like is not None and x.device != like.device:
+        raise InputError(
+            f"the batch is on {x.device}, the model on {like.device}; use x.to('{like.device}')"
+        )
+    if like is not None and x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise InputError(f"the batch is {x.dtype}, the model {like.dtype}; use x.to({like.dtype})")
+    # One sum finds out whether anything is wrong; only then look where.
+    if not torch.isfinite(x.detach().sum()):
+        bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+        if bad:
+            raise InputError(
+                f"NaN or infinite pixels in {len(bad)} of {len(x)} images, at batch position"
+                f" {bad[:10]}; drop them. The adapter has not changed"
+            )
+    # autograd cannot keep tensors made under inference_mode, nor may it enter the caller's graph
+    return laid_out(x.clone() if x.is_inference() else x.detach(), model.layout)
+
+
+def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]:
+    """Image batches from image batches or (images, labels); labels are ignored."""
+    for item in source:
+        x = item[0] if isinstance(item, tuple | list) and len(item) else item
+        yield checked_batch(x, model)
+
+
+def caution_probabilities(logits: Tensor) -> None:
+    """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
+    sums = logits.sum(1)
+    if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
+        warnings.warn(
+            "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
+            " will take a softmax of it again",
+            FrettaWarning,
+            stacklevel=4,
+        )
+
+
+def caution_small_batch(x: Tensor, method: Method) -> None:
+    warnings.warn(
+        f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each batch,"
+        f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches"
+        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source"
+        " statistics, or 'source'",
+        SmallBatchWarning,
+        stacklevel=4,
+    )
+
+
+def private_copy(net: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(net)
+    except (RuntimeError, TypeError) as error:
+        raise ModelError(
+            f"the model cannot be copied ({type(error).__name__}: {error}); give inplace=True to"
+            " adapt it itself"
+        ) from error
+
+
+def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) -> None:
+    if Need.NORM in method.needs and not affine_names(norm_layers(net)):
+        raise NeedError(
+            f"{method.key} adapts scale and shift of normalization layers, but {type(net).__name__}"
+            " has none; use 'source', or 'tsd', which adapts all parameters"
+        )
+    if Need.SOURCE in method.needs and source is None:
+        hint = f"; without any, {method.without_source}" if method.without_source else ""
+        raise NeedError(
+            f"{method.key} needs unlabeled source images: give batches of them with source={hint}"
+        )

@@ -1,0 +1,54 @@
+"""The curves of summary.html: their scale can be read off."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fretta.deploy.curves import HEIGHT, WIDTH, picture, ticks
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.238, 0.798, [0.2, 0.4, 0.6, 0.8]),
+        (40.6, 75, [40, 50, 60, 70, 80]),
+        (0, 1, [0, 0.5, 1]),
+        (-1.2e-5, 3e-5, [-2e-5, 0, 2e-5, 4e-5]),
+        (99.99, 100.01, [99.99, 99.995, 100, 100.005, 100.01]),
+    ],
+)
+def test_ticks_are_round_and_enclose(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("last", [1, 2, 7, 50, 2399])
+def test_batches_are_whole_numbers(last: int) -> None:
+    found = ticks(0, last, whole=True)
+    assert found[0] == 0
+    assert 2 <= len(found) <= 6
+    assert all(value == int(value) <= last for value in found)
+
+
+@pytest.mark.parametrize(
+    ("curve", "batches"),
+    [
+        ([0.3], 1),
+        ([0.3, 0.3], 2),
+        ([0.0, 0.0, None, 0.0], 4),
+        ([2.0, None, 1.0, 5e4], 4),
+        ([1e-9 * i for i in range(240)], 100_000),
+    ],
+)
+def test_axes_have_numbers_a_unit_and_a_name(curve: list[float | None], batches: int) -> None:
+    drawn = picture([curve], [0.5], "title", "nats", batches)
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", drawn)
+    assert {"nats", "batch", "0"} <= set(texts)
+    levels = [float(t) for t in texts if re.fullmatch(r"-?[\d.]+(e[-+]\d+)?", t)]
+    values = [v for v in curve if v is not None]
+    assert min(levels) <= min(values) <= max(values) <= max(levels) * (1 + 1e-9)
+    for x, y in re.findall(r"([\d.]+),([\d.]+)", drawn):
+        assert 0 <= float(x) <= WIDTH
+        assert 0 <= float(y) <= HEIGHT
+    assert "nan" not in drawn

@@ -1,0 +1,121 @@
+"""A method in a file of one's own works everywhere by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import torch
+
+import fretta
+from fretta import methods
+from fretta.errors import ConfigError
+from nets import batches, build
+
+ROOT = Path(__file__).parent.parent
+SUITE = """
+title = "Mine"
+[[cases]]
+name = "digits"
+data = { name = "digits" }
+model = { source = "digits" }
+[cases.protocol]
+limit = 32
+batch_size = 32
+domains = ["fog"]
+[[methods]]
+name = "pseudo:Pseudo"
+label = "mine"
+lr = 1e-4
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recipe of the README, pasted into a file, and the current folder."""
+    text = (ROOT / "README.md").read_text()
+    (recipe,) = re.findall(r"```python\n(# pseudo\.py\n.*?)```", text, re.DOTALL)
+    (tmp_path / "pseudo.py").write_text(recipe)
+    (tmp_path / "mine.toml").write_text(SUITE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    monkeypatch.delitem(sys.modules, "pseudo", raising=False)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_by_name_in_python() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "pseudo:Pseudo", lr=1e-2)
+    x, y = batches(6, 6)
+    first = adapter(x)
+    assert not torch.equal(adapter.predict(x), first)
+    assert adapter.hyperparameters["lr"] == 1e-2
+    state = adapter.state_dict()
+    again = fretta.adapt(build("resnet-like"), "pseudo:Pseudo", lr=1e-2)
+    again.load_state_dict(state)
+    assert torch.equal(again(y), adapter(y))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nowhere:Thing", "current folder"),
+        ("pseudo:Nothing", "has no 'Nothing'"),
+        ("pseudo:Tensor", "derives from fretta.Method"),
+        ("pseudoo", "module:Class"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_names_that_lead_nowhere(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        fretta.adapt(build("resnet-like"), name)
+
+
+def test_an_installed_package_brings_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    point = EntryPoint("pseudo", "pseudo:Pseudo", "fretta.methods")
+    monkeypatch.setattr(methods, "_installed", lambda: {"pseudo": point})
+    assert "pseudo" in fretta.list_methods()
+    assert fretta.adapt(build("resnet-like"), "pseudo").method.key == "pseudo"
+
+
+def command(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fretta.cli", *arguments],  # -P: as the `fretta` script
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [[], ["--jobs", "2"]])
+def test_by_name_in_suites_and_workers(folder: Path, how: list[str]) -> None:
+    command(folder, "run", "mine.toml", "--seed", "0", "--seed", "1", *how)
+    records = [json.loads(p.read_text()) for p in (folder / "results/records").glob("*.json")]
+    assert len(records) == 2
+    assert {(r["status"], r["run"]["method"]) for r in records} == {("done", "pseudo:Pseudo")}
+    assert "mine" in command(folder, "results", "results")
+
+
+@pytest.mark.ray
+def test_by_name_on_ray(folder: Path) -> None:
+    command(folder, "run", "mine.toml", "--ray")
+    (record,) = [json.loads(p.read_text()) for p in (folder / "results/records").glob("*.json")]
+    assert record["status"] == "done", record["error"]
+
+
+@pytest.mark.slow
+def test_by_name_on_the_command_line(folder: Path) -> None:
+    out = command(folder, "compare", "--model", "digits", "--data", "digits", "--limit", "32",
+                  "--domain", "fog", "--methods", "pseudo:Pseudo")  # fmt: skip
+    assert "pseudo:Pseudo" in out
