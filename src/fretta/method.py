@@ -129,7 +129,10 @@ class Method:
 
     @classmethod
     def field_names(cls) -> list[str]:
-        return [field.name for field in dataclasses.fields(cls)]
+        """Its own, then those of every method."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        shared = [field.name for field in dataclasses.fields(Method)]
+        return [name for name in names if name not in shared] + shared
 
     @classmethod
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:

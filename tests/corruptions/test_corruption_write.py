@@ -227,7 +227,7 @@ def test_wrong_requests(cifar: Path, tree: Path, tmp_path: Path) -> None:
         corrupt_folder(tree, tree / "corrupted")
     with pytest.raises(ConfigError, match="unknown corruption 'fogg'"):
         corrupt_folder(tree, target, "fogg")
-    with pytest.raises(ConfigError, match="no corruption"):
+    with pytest.raises(ConfigError, match="names none"):
         corrupt_folder(tree, target, [])
     for severities in ([], 0, 6, [2.5], [True]):
         with pytest.raises(ConfigError, match="whole severities"):
