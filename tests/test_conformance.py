@@ -181,6 +181,10 @@ def test_channels_last(net: str, key: str, variant: str | None) -> None:
     if (key, variant) == ("tipi", "released"):
         return  # follows the sign of a gradient that is zero up to rounding
     values = settings(key, variant, compute=fretta.Compute(layout="contiguous"))
+    if "lr" in values:  # small steps: on an untrained network large ones are chaos in any precision
+        values["lr"] = 1e-4
+    if key == "tea":
+        values["sgld_steps"] = 1
     if "source" in values:
         values["source"] = [x.double() for x in values["source"]]
     plain = fretta.adapt(build(net).double(), key, **values)
