@@ -36,6 +36,7 @@ def digits() -> tuple[nn.Module, list[Item]]:
     return net, items
 
 
+@pytest.mark.slow
 def test_every_method_does_what_it_does_alone(digits: tuple[nn.Module, list[Item]]) -> None:
     net, items = digits
     before = {k: v.clone() for k, v in net.state_dict().items()}
@@ -70,6 +71,7 @@ def test_helpful_adapting_is_seen_without_labels(digits: tuple[nn.Module, list[I
     assert seen[0].estimate == rows[0].estimate
 
 
+@pytest.mark.slow
 def test_a_ruined_model_comes_last(digits: tuple[nn.Module, list[Item]]) -> None:
     net, items = digits
     ruined = build_method("tent", {"lr": 10.0})

@@ -19,6 +19,7 @@ def test_after_importing_compat() -> None:
     run(f"import fretta.compat; {UNLOADED}import timm, torchvision")
 
 
+@pytest.mark.slow
 def test_in_an_environment_with_the_hook(tmp_path: Path) -> None:
     """What `make` writes: a file that Python reads when it starts."""
     assert compat.install(tmp_path).suffix == ".pth"

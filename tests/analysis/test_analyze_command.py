@@ -48,6 +48,7 @@ def test_redundancy(tmp_path: Path) -> None:
     assert drawn(tmp_path) == names
 
 
+@pytest.mark.slow
 def test_mechanism_and_tsne(tmp_path: Path) -> None:
     shift = ["--corruption", "fog", "--severity", "3", "--store", str(tmp_path), *SMALL]
     out = run("mechanism", "--method", "bn", "--method", "s-fret", "--set", "lr=1e-3", *shift)

@@ -70,6 +70,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
         list_folder(tmp_path)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_files(tmp_path: Path) -> None:
     for part in range(20):
         (tmp_path / str(part)).mkdir()

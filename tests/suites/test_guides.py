@@ -125,6 +125,7 @@ def test_reproduce_cifar_from_clean_images(
     assert {r.tags["label"] for r in records} == titles
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_modules")
 def test_extend(tmp_path: Path, terminal: Any) -> None:
     execute(blocks("extend.md"), tmp_path, terminal)
