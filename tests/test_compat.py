@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fretta import compat
 
 UNLOADED = "import sys; assert not {'torch', 'torchvision'} & set(sys.modules); "
