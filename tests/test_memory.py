@@ -34,6 +34,7 @@ print(returned, faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
 def test_large_blocks_are_kept() -> None:
     chosen = ("MALLOC_", "GLIBC_TUNABLES")

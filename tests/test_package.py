@@ -115,6 +115,7 @@ def test_ci_runs_every_test() -> None:
         assert any(eval(expression, {}, names) for expression in chosen), names
 
 
+@pytest.mark.slow
 def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     """What the README says about adding a method, done in a copy of the package."""
     import shutil
