@@ -112,7 +112,7 @@ def test_state_survives_a_file(key: str, variant: str | None, tmp_path: Any) -> 
     assert torch.equal(b(second), expected)
 
 
-@every_case_on("resnet-like", "vit-like", "group-norm")
+@every_case_on("resnet-like", "vit-like", "group-norm", small=("resnet-like",))
 def test_works_in_any_gradient_context(net: str, key: str, variant: str | None) -> None:
     plain = [adapter(net, key, variant)(x) for x in batches(6)]
     with torch.no_grad():
