@@ -21,6 +21,7 @@ from .specs import (
     Model,
     NumClasses,
     Pretrained,
+    Prior,
     Size,
     Std,
     Weights,
@@ -82,13 +83,7 @@ def adapt(
             " Always so where folders name the classes.",
         ),
     ] = False,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
-            " CSV or JSON file. Classes that are not named share the rest."
-        ),
-    ] = None,
+    prior: Prior = None,
     num_classes: NumClasses = None,
     pretrained: Pretrained = False,
     head: Head = None,

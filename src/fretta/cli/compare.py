@@ -15,7 +15,18 @@ from ..errors import ConfigError, StoreError
 from .app import console, say, table
 from .images import Given, Images, from_data_set, from_files, source_images
 from .progress import bar
-from .specs import Fit, Mean, Model, NumClasses, Size, Std, Weights, find_input, known_methods
+from .specs import (
+    Fit,
+    Mean,
+    Model,
+    NumClasses,
+    Prior,
+    Size,
+    Std,
+    Weights,
+    find_input,
+    known_methods,
+)
 
 if TYPE_CHECKING:
     from ..estimate.compare import Compared
@@ -83,13 +94,7 @@ def compare(
     temperature: Annotated[
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
-            " CSV or JSON file. Classes that are not named share the rest."
-        ),
-    ] = None,
+    prior: Prior = None,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
     ] = False,

@@ -40,6 +40,13 @@ Head = Annotated[str | None, typer.Option(help="Name of the head, if it is not f
 Size = Annotated[int | None, typer.Option(min=1, help="Image size; else what the model says.")]
 Mean = Annotated[str | None, typer.Option(help="0.485,0.456,0.406; else what the model says.")]
 Std = Annotated[str | None, typer.Option(help="0.229,0.224,0.225; else what the model says.")]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
+        " CSV or JSON file. Classes that are not named share the rest."
+    ),
+]
 Fit = Annotated[str | None, typer.Option(help="crop (center) or squash; else what the model says.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: cuda if there is one.")]
 
