@@ -362,3 +362,24 @@ def test_an_uneven_domain_is_no_gain_among_others() -> None:
     assert both.low == pytest.approx((uneven.low + helps.low) / 2)
     assert both.uneven == uneven.uneven
     assert combine([uneven, *[helps] * 9]).helps is True  # nine sound domains outweigh it
+
+
+def test_all_predictions_tell_what_a_sample_may_miss() -> None:
+    """The source model saw 40 of 400 images; on these the adapted model names class 3 five times,
+    which is little, and on all of them 17 % of the time, which is not."""
+    source = torch.full((40, 10), 0.0)
+    source[:, 3] = 3.0
+    source[30:] += 3 * torch.eye(10) - 3 * torch.eye(10)[3]
+    adapted = torch.zeros(40, 10)
+    named = torch.tensor([3] * 5 + [c for c in range(10) if c != 3] * 4)[:40]
+    adapted[range(40), named] = 1.5
+    estimator = Estimator()
+    for pair in zip(source.split(10), adapted.split(10), strict=True):
+        estimator.update(*pair)
+    assert estimator.result().uneven is None
+    everywhere = [37] * 10
+    everywhere[3] = 67
+    found = estimator.result(everywhere)
+    assert found.uneven is not None
+    assert found.uneven.number == 3
+    assert found.helps is not True

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import fretta
-from fretta.errors import InputError
+from fretta.errors import ConfigError, InputError
 from nets import batches, build
 
 
@@ -61,3 +61,8 @@ def test_it_adapts_on_the_way() -> None:
 def test_loaders_that_cannot_be_used(loader: list[object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         fretta.evaluate(fretta.adapt(Brightness(), "source"), loader)
+
+
+def test_a_plain_model_is_told_to_be_wrapped() -> None:
+    with pytest.raises(ConfigError, match=r"fretta\.adapt\(model, 'source'\)"):
+        fretta.evaluate(Brightness(), [])  # type: ignore[arg-type]

@@ -202,7 +202,7 @@ def test_logits_are_found_in_what_a_model_returns(output: Any) -> None:
     ("output", "message"),
     [
         (lambda y: (y, y), r"tuple with 0: shape \(6, 5\), 1: shape \(6, 5\).*net\(x\)\[0\]"),
-        (lambda y: {"out": y, "aux": y}, r"'out': shape.*'aux': shape.*head='"),
+        (lambda y: {"out": y, "aux": y}, r"'out': shape.*'aux': shape.*wrap it"),
         (lambda y: {"pooler_output": y, "n": 3}, r"'pooler_output': shape \(6, 5\), 'n': a int"),
         (lambda y: (), r"returned a tuple: no tensor"),
         (lambda y: "logits", r"returned a str: no tensor"),

@@ -97,6 +97,8 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
         order = np.random.RandomState(given.seed).permutation(len(names))
         names = [names[i] for i in order]
         say(f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {given.seed}")
+    if listing.ignored:
+        say(f"{listing.ignored:,} other files, no images by their names: ignored")
     names = names[: given.limit]
     labels = find_labels(net, count_classes(net, how), given.labels)
     truth, why_not = truth_of(names, labels)

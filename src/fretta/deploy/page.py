@@ -38,10 +38,10 @@ def page(plan: Plan, opened: Opened, adapter: Adapter, outcome: Outcome) -> str:
             "Accuracy by class",
             class_table(["source model", "adapted"], outcome.names, outcome.tally.by_class),
         ),
-        *section("Health along the run", _health(seen)),
+        *section("Health along the run", _health(seen, outcome)),
         *section("Predicted labels", _labels(opened, outcome)),
         *section("What the guard did", _guard(plan, seen)),
-        *section("Take it home", _home(opened, outcome)),
+        *section("The adapted weights", _home(opened, outcome)),
         *section("Files that could not be read", _unreadable(outcome)),
         *section("Remarks", bullets(outcome.remarks)),
         *section("Settings", _settings(plan, opened, adapter)),
@@ -84,13 +84,13 @@ def _help(outcome: Outcome) -> str:
         return ""
     first, *rest = (line[:1].upper() + line[1:] + "." for line in lines)
     parts = [f"<p><b>{e(first)}</b></p>", *(f"<p>{e(line)}</p>" for line in rest)]
-    if (measured := outcome.measured) is not None:
+    if outcome.only_source:
+        note = f"All of {t.compared:,} predictions that were compared are the source model's."
+    elif (measured := outcome.measured) is not None:
         note = (
             f"Measured on {t.source_labeled:,} images whose folders name their classes:"
             f" right answers gained {t.gained:,}, lost {t.lost:,}. {how_measured(measured.level)}"
         )
-    elif outcome.only_source:
-        note = f"All of {t.compared:,} predictions that were compared are the source model's."
     else:
         note = (
             f"From {t.compared:,} images that the source model saw too; an estimate, not a"
@@ -99,7 +99,7 @@ def _help(outcome: Outcome) -> str:
     return "".join(parts) + f"<p>{e(note)}</p>"
 
 
-def _health(seen: Watched) -> str:
+def _health(seen: Watched, outcome: Outcome) -> str:
     figures = []
     for name, (caption, unit) in CURVES.items():
         if name not in seen.curves:
@@ -117,6 +117,8 @@ def _health(seen: Watched) -> str:
             f" {short(min(values))} · highest {short(max(values))}</small></figcaption></figure>"
         )
     note = "<p>Red lines: the guard acted.</p>" if seen.marks else ""
+    if outcome.why_source and seen.marks:
+        note += "<p>Where the source model predicted, the curves show the adaptation set aside.</p>"
     return f"{note}<div class='figures'>{''.join(figures)}</div>" if figures else ""
 
 
@@ -150,11 +152,17 @@ def _home(opened: Opened, outcome: Outcome) -> str:
         f'model.load_state_dict(load_file("{WEIGHTS}"))\n'
         "model.eval()"
     )
+    statistics = (
+        f"Batch norms that used batch statistics got running ones from the last {done.images:,}"
+        " images, so that the model works on single images. "
+        if done.images
+        else "They are the original ones. "
+        if outcome.why_source
+        else ""
+    )
     text = (
-        f"{WEIGHTS} has the names of your model's own weights. Batch norms, if the method uses"
-        f" batch statistics, got running statistics from the last {done.images:,} images, so that"
-        f" the model works on single images. The written weights {done.text()}, spread over the"
-        f" run. {done.advice(outcome.tally.images)}"
+        f"{WEIGHTS} has the names of your model's own weights. {statistics}The written weights"
+        f" {done.text()}, spread over the run. {done.advice(outcome.tally.images)}"
     )
     files = f"Prediction of every image: {PREDICTIONS}. Health of every batch: {HEALTH}."
     files += f" Images: {opened.preprocessing.text()}."

@@ -169,7 +169,8 @@ class Session:
                 f"none of {self.tally.files:,} files could be read: nothing to adapt to"
             )
         outcome.resumed_at = self.resumed_at
-        outcome.estimate = self.estimator.result()
+        counts = [self.tally.adapted.get(i, 0) for i in range(len(self.opened.labels.names))]
+        outcome.estimate = self.estimator.result(counts)
         outcome.names = self.opened.labels.names
         outcome.why_source = self._why_source()
         outcome.exported = self._export()

@@ -15,7 +15,6 @@ uneven if the source model calls one of them far more often than its share of a 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +38,17 @@ class Dominant:
 def dominant_class(source: Array, adapted: Array, surer: bool) -> Dominant | None:
     """From the counts of predicted classes; None where the classes may well be balanced.
 
+    The source model may have seen fewer images than the adapted one.
+
     surer  whether the adapted model's mean confidence is above the source model's
     """
-    images, even = source.sum(), 1 / len(source)
-    shares = np.stack([source, adapted]) / images
-    more = even + DOUBT * math.sqrt(even * (1 - even) / images)
-    much = more + CONFUSED
-    suspect = (shares[0] > much) & (shares[1] > (much if surer else more))
+    even = 1 / len(source)
+    counts = np.stack([source, adapted])
+    images = counts.sum(1, keepdims=True)
+    shares = counts / images
+    more = even + DOUBT * np.sqrt(even * (1 - even) / images[:, 0])
+    suspect = shares[0] > more[0] + CONFUSED
+    suspect &= shares[1] > more[1] + (CONFUSED if surer else 0)
     if not suspect.any():
         return None
     number = int(np.where(suspect, shares.sum(0), 0).argmax())

@@ -79,13 +79,18 @@ class Estimator:
         self._sums.append(row)
         self._batches = 1
 
-    def result(self) -> Estimate:
-        """What can be said about the images so far."""
+    def result(self, predicted: Sequence[float] | None = None) -> Estimate:
+        """What can be said about the images so far.
+
+        predicted   how often the adapted model named each class, where it saw more images than
+                    were given here: whether the classes look uneven is seen best on all of them
+        """
         if not self._sums or self._classes is None:
             raise InputError("there is nothing to estimate from: no batch has been seen")
         sums = np.stack(self._sums)
         source, adapted = accuracies(sums.sum(0)[None], self.prior)
-        return conclude(sums, float(source[0]), float(adapted[0]), self.prior, self.level)
+        counts = None if predicted is None else np.asarray(predicted, dtype=np.float64)
+        return conclude(sums, float(source[0]), float(adapted[0]), self.prior, self.level, counts)
 
     # ---- state -------------------------------------------------------------------------------
 

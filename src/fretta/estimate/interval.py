@@ -20,7 +20,12 @@ COLLAPSED = 0.3  # predicted classes beyond the first, effectively, against the 
 
 
 def conclude(
-    sums: Array, source: float, adapted: float, prior: Array | None, level: float
+    sums: Array,
+    source: float,
+    adapted: float,
+    prior: Array | None,
+    level: float,
+    predicted: Array | None = None,
 ) -> Estimate:
     total = sums.sum(0)
     n, d = int(total[0]), float(total[1] / total[0])
@@ -36,7 +41,8 @@ def conclude(
     collapsed = after - 1 < COLLAPSED * (before - 1)
     uneven = None
     if prior is None and not collapsed and d > 0:
-        uneven = dominant_class(by_source, by_adapted, bool(sure_adapted.sum() > sure.sum()))
+        counts = by_adapted if predicted is None else predicted
+        uneven = dominant_class(by_source, counts, bool(sure_adapted.sum() > sure.sum()))
     if uneven is not None:  # all that capacity took off the source model may have been right
         low = -d
     return Estimate(

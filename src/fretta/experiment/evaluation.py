@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ..adapter import Adapter
-from ..errors import InputError
+from ..errors import ConfigError, InputError
 from .loop import Step, labeled, stream_through
 from .metrics import overall
 from .records import Outcome
@@ -50,6 +50,11 @@ def evaluate(
     Labels meet predictions here and never enter the adapter. Images must be preprocessed as in
     training; they are moved to the model's device.
     """
+    if not isinstance(adapter, Adapter):
+        raise ConfigError(
+            f"adapter is a {type(adapter).__name__}; wrap the model: fretta.adapt(model, 'source')"
+            " predicts as it is"
+        )
     outcomes: list[Outcome] = []
     items = labeled(loader, adapter.model.device)
     for item, steps in stream_through({"adapter": adapter}, items):

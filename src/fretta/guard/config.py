@@ -64,6 +64,8 @@ class Guard:
         """From what `fretta.adapt(guard=...)` takes."""
         if value is None or isinstance(value, Guard):
             return value
+        if value == "none":  # as the command line says it
+            return None
         if isinstance(value, str):
             return cls(value)
         raise ConfigError(

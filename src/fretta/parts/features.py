@@ -49,13 +49,14 @@ def find_logits(output: Any, batch: int, classes: int | None = None) -> Any:
         found = [name for name in found if tensors[name].shape[1] == classes]
     if len(found) == 1:
         return found[0]
+    told_apart = len({tensors[name].shape[1] for name in found}) > 1
     listed = ", ".join(f"{name!r}: {_described(part)}" for name, part in parts.items())
     raise ModelError(
         f"the model returned a {type(output).__name__}{f' with {listed}' if parts else ''}:"
         f" {'several tensors' if found else 'no tensor'} could be the (N, C) logits of {batch}"
         " images; wrap it in a module whose forward returns them, e.g. `return"
         f" self.net(x)[{found[0] if found else 'logits'!r}]`"
-        + (", or name the head, which has as many outputs: head='...'" if found else "")
+        + (", or name the head, which has as many outputs: head='...'" if told_apart else "")
     )
 
 
