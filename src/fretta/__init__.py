@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from .methods import list_methods
     from .parts.compute import Compute
     from .parts.redundancy import redundancy
+
+# MKL adds up in any order unless told otherwise before its first product: with several threads a
+# stream could not be repeated bit for bit. Whoever has set this already keeps their choice.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""TEA's buffer: a batch that draws a row more than once leaves the same buffer on any machine."""
+"""With two threads a stream repeats bit for bit, as it does with one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import nn
 
 import fretta
 from fretta.parts.replay import ReplayBuffer
@@ -57,3 +58,20 @@ def test_tea_replays_and_resumes_when_rows_repeat() -> None:
     b.load_state_dict(middle)
     assert all(torch.equal(b(x), out) for x, out in zip(stream[2:], logits[2:], strict=True))
     assert same(b.state_dict(), state)
+
+
+def test_batches_of_one_repeat() -> None:
+    """The backward of a wide convolution over one image is a product MKL divides among threads."""
+    torch.manual_seed(0)
+    wide = nn.Conv2d(256, 512, 3, stride=2, padding=1)
+    net = nn.Sequential(nn.Conv2d(3, 256, 16, 16), nn.BatchNorm2d(256), wide, nn.Flatten())
+    a = fretta.adapt(
+        nn.Sequential(*net, nn.Linear(512, 5)), "tent", compute=fretta.Compute(layout="contiguous")
+    )
+    (image,) = batches(1)
+    seen = set()
+    for _ in range(200):
+        a(image)
+        seen.add(a.model.adapted["1.weight"].detach().numpy().tobytes())
+        a.reset()
+    assert len(seen) == 1
