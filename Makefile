@@ -18,13 +18,13 @@ test-slow: $(READY)  ## every method on every network, kill -9, retraining, a lo
 # What rounds: methods, models, training, streams through them.
 NUMERIC := $(addprefix tests/, test_adapter.py test_compare.py test_conformance.py test_derivations.py \
 	test_estimate.py test_export.py test_features.py test_golden.py test_guard.py test_health.py test_inputs.py \
-	test_losses.py test_models.py test_readme.py test_redundancy.py test_replay.py test_speed.py test_supports.py \
-	test_tutorial.py analysis/test_measurements.py deploy execute/test_executor_resume.py models train)
+	test_losses.py test_models.py test_readme.py test_redundancy.py test_speed.py test_supports.py \
+	test_threads.py test_tutorial.py analysis/test_measurements.py deploy execute/test_executor_resume.py models train)
 
 test-cpu: $(READY)  ## the numeric tests as on a processor without AVX-512, and with two threads
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest -n 2 --dist worksteal -q \
 		-m "not slow and not browser" $(NUMERIC)
-	FRETTA_TEST_THREADS=2 $(BIN)/python -m pytest -q tests/test_conformance.py tests/test_guard.py tests/test_replay.py
+	FRETTA_TEST_THREADS=2 $(BIN)/python -m pytest -q tests/test_conformance.py tests/test_guard.py tests/test_threads.py
 
 test-browser: $(READY)  ## the pages in headless Chromium
 	$(BIN)/python -m pytest -q -m browser

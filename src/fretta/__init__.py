@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from .health import Health
     from .method import GradientMethod, Method, Need
     from .parts.redundancy import redundancy
+
+# MKL adds up in any order unless told otherwise before its first product: with several threads a
+# stream could not be repeated bit for bit. Whoever has set this already keeps their choice.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 

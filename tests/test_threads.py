@@ -1,4 +1,4 @@
-"""TEA's buffer: a batch that draws a row more than once leaves the same buffer on any machine."""
+"""With two threads a stream repeats bit for bit, as it does with one."""
 
 from __future__ import annotations
 
@@ -57,3 +57,16 @@ def test_tea_replays_and_resumes_when_rows_repeat() -> None:
     b.load_state_dict(middle)
     assert all(torch.equal(b(x), out) for x, out in zip(stream[2:], logits[2:], strict=True))
     assert same(b.state_dict(), state)
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")  # of a batch of one
+def test_batches_of_one_repeat() -> None:
+    """The backward of a wide convolution over one image is a product MKL divides among threads."""
+    a = fretta.adapt(build("timm-resnet18"), "tent", optimizer="sgd", lr=1.0)
+    for image in batches(1, 1, 1):
+        seen = set()
+        for _ in range(8):
+            a(image)
+            seen.add(b"".join(p.detach().numpy().tobytes() for p in a.model.adapted.values()))
+            a.reset()
+        assert len(seen) == 1
