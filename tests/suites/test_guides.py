@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def execute(page: list[Block], folder: Path, terminal: Any) -> list[str]:
             (folder / block.file).write_text(block.text)
         elif block.language == "sh":
             said.append(terminal(block.text))
+        elif block.language == "toml":  # a part of the reader's own pyproject.toml
+            tomllib.loads(block.text)
         else:
             assert block.language == "python", block
             code = compile(block.text, "<a block of the page>", "exec")
@@ -132,7 +135,7 @@ def test_extend(tmp_path: Path, terminal: Any) -> None:
     records = list(Store(tmp_path / "results").records())
     assert all(r.status == "done" for r in records)
     seen = {(r.tags["suite"], r.tags["label"]) for r in records}
-    expected = {("smoke", "pseudo"), ("mine", "bn alpha=0.5"), ("evaluate", "tent")}
+    expected = {("smoke", "pseudo:Pseudo"), ("mine", "bn alpha=0.5"), ("evaluate", "tent")}
     assert expected | {("bare", "g-fret")} <= seen
     # The network of the page learned something: better than guessing among ten.
     assert max(r.overall["accuracy"] for r in records if r.tags["suite"] == "bare") > 0.3
