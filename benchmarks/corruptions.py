@@ -48,7 +48,7 @@ def pieces(count: int, side: int) -> Images:
 def small_images(count: int) -> tuple[Images, str]:
     batch = Path(os.environ.get("FRETTA_DATA", "")) / "cifar-10-batches-py" / "test_batch"
     if batch.is_file():
-        from fretta.streams.cifar import read_batch
+        from fretta.data.cifar import read_batch
 
         return read_batch(batch)[0][:count], "CIFAR-10 test batch"
     return pieces(count, 32), "pieces of sample photographs"

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from written import write
 
 import fretta
+from fretta.data import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
 from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
 from fretta.parts.redundancy import redundancy
-from fretta.streams import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset
 
 Setting = tuple[str, dict[str, Any]]
 RUINOUS: list[Setting] = [

@@ -34,9 +34,9 @@ from written import write
 
 import fretta
 import fretta.guard
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import FrettaWarning
 from fretta.models import load_source
-from fretta.streams import Preprocessing, make_stream, open_dataset
 
 DOMAINS, HELD_OUT = 4, 120
 

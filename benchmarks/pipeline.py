@@ -24,9 +24,9 @@ from PIL import Image
 from written import write
 
 import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.experiment.run import evaluate
 from fretta.models import load
-from fretta.streams import Preprocessing, make_stream, open_dataset
 
 SIDE = 64  # of what the network sees
 

@@ -11,7 +11,7 @@ import torch
 from written import write
 
 import fretta
-from fretta.streams import Preprocessing, make_stream, open_dataset
+from fretta.data import Preprocessing, make_stream, open_dataset
 
 
 def main() -> None:

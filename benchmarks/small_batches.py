@@ -16,7 +16,7 @@ from pathlib import Path
 from torch import nn
 
 import fretta
-from fretta.streams import Dataset, Preprocessing, make_stream, open_dataset
+from fretta.data import Dataset, Preprocessing, make_stream, open_dataset
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 METHODS: dict[str, dict[str, float]] = {"bn": {}, "bn alpha=0.25": {"alpha": 0.25}, "g-fret": {}}

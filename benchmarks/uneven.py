@@ -27,12 +27,12 @@ from torch import nn
 from written import write
 
 import fretta
+from fretta.data import CORRUPTIONS, Domain, Preprocessing, open_dataset
+from fretta.data.order import long_tail_counts
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
 from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
-from fretta.streams import CORRUPTIONS, Domain, Preprocessing, open_dataset
-from fretta.streams.order import long_tail_counts
 
 Settings = dict[str, tuple[str, dict[str, Any]]]
 BN: Settings = {"source": ("source", {}), "bn": ("bn", {})}

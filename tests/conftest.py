@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from fretta.streams.cifar import _batches
+from fretta.data.cifar import _batches
 
 # Tests run in parallel processes, so one thread each; `make test-cpu` asks for two as well.
 torch.set_num_threads(int(os.environ.get("FRETTA_TEST_THREADS", "1")))

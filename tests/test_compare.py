@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 import fretta
 from fretta.api import build_method
 from fretta.cli import app
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, DataError, NeedError
 from fretta.estimate.compare import Item, answer, compare, share_frozen
 from fretta.models import load, load_source
-from fretta.streams import Preprocessing, make_stream, open_dataset
 
 NAMES = ("bn", "tent", "tsd", "g-fret")
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaWarning, InputError
 from fretta.guard import Guard, Health
 from fretta.guard.evidence import Comparison, judge
@@ -18,7 +19,6 @@ from fretta.methods import REGISTRY
 from fretta.models import load_source
 from fretta.parts.classifier import Classifier
 from fretta.parts.supports import SupportBank
-from fretta.streams import Preprocessing, make_stream, open_dataset
 from nets import batches, build, grid, same
 from test_conformance import settings
 

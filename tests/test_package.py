@@ -23,8 +23,8 @@ LAYERS = [
     ["_util", "memory"],
     ["compat", "parts"],
     ["method", "corruptions", "models"],
-    ["methods", "streams"],
-    ["prepare", "guard"],
+    ["methods", "data"],
+    ["prepare", "guard", "streams"],
     ["adapter"],
     ["inspection", "api", "export"],
     ["experiment"],
@@ -94,7 +94,7 @@ def test_a_plain_import_loads_nothing_heavy() -> None:
 
 
 def test_what_the_pages_write_is_there_after_a_plain_import() -> None:
-    """`fretta.guard.Guard(...)`, `from fretta.streams import ...`: in README, docs, docstrings."""
+    """`fretta.guard.Guard(...)`, `from fretta.data import ...`: in README, docs, docstrings."""
     pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *SOURCE.rglob("*.py")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     imports = set(re.findall(r"^\s*(from fretta[\w.]* import [\w, ]+)", text, re.M))

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import fretta
 from fretta.cli import app
 from fretta.compat import import_timm
+from fretta.data.images import decode
 from fretta.errors import ConfigError, FrettaError
 from fretta.experiment.run import open_model
 from fretta.experiment.store import Store
@@ -26,7 +27,6 @@ from fretta.experiment.suite import load_suite
 from fretta.models import Card, load, load_source, write_card
 from fretta.models.cards import sha256
 from fretta.models.preprocessing import Preprocessing, find_preprocessing
-from fretta.streams.images import decode
 
 CLASSES = ["owl", "cat", "dog"]  # not sorted, as in a model trained elsewhere
 HOW = {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.3], "size": 24}

@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.experiment.records import Record
 from fretta.methods import REGISTRY
-from fretta.streams import Preprocessing, make_stream, open_dataset
 
 
 def test_one_line_for_what_is_printed() -> None:

@@ -8,7 +8,18 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import compat, corruptions, errors, estimate, export, guard, methods, models, streams
+    from . import (
+        compat,
+        corruptions,
+        data,
+        errors,
+        estimate,
+        export,
+        guard,
+        methods,
+        models,
+        streams,
+    )
     from .adapter import Adapter
     from .api import adapt
     from .experiment.evaluation import evaluate
@@ -37,6 +48,7 @@ __all__ = [
     "adapt",
     "compat",
     "corruptions",
+    "data",
     "errors",
     "estimate",
     "evaluate",

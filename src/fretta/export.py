@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._util.files import atomic
+from ._util import atomic
 from .errors import InputError, MissingExtraError, ModelError
 
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaError, ModelError
 from fretta.experiment.analysis import Setting, mechanism, redundancy_under_shift, tsne
 from fretta.experiment.analysis.losses import Losses
 from fretta.experiment.analysis.redundancy import _clustered, means
 from fretta.experiment.analysis.tsne import embed, separation, turned
-from fretta.streams import Preprocessing, make_stream, open_dataset
 
 SMALL = Setting(limit=40, batch_size=16, methods=("source", "bn", "s-fret"))
 

@@ -18,7 +18,7 @@ import pytest
 from fretta.corruptions import ALL, corrupt
 from fretta.corruptions.extras import read_rgb
 from fretta.corruptions.frost import photograph_folder
-from fretta.streams.cifar import read_batch
+from fretta.data.cifar import read_batch
 
 pytestmark = pytest.mark.data
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from fretta.corruptions import CORRUPTIONS, corrupt
 from fretta.corruptions.extras import read_rgb
+from fretta.data import corrupt_folder, write_cifar
 from fretta.errors import ConfigError, DataError
-from fretta.streams import corrupt_folder, write_cifar
 
 LABELS = [3, 1, 4, 1, 5, 9]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fretta.data.images import Decoding
 from fretta.deploy.feed import grouped, read_batches, read_image
 from fretta.deploy.listing import list_folder
-from fretta.streams.images import Decoding
 
 HOW = Decoding(8, exif=True, alpha="white")
 

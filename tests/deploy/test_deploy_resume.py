@@ -231,8 +231,8 @@ def test_a_batch_cut_off_by_a_stop_is_not_taken(images: Path) -> None:
     """Ctrl-C closes the pipe as well: the rest of a batch must not pass for the last one."""
     import threading
 
+    from fretta.data.images import Decoding
     from fretta.deploy.feed import Feed
-    from fretta.streams.images import Decoding
 
     names = sorted(os.listdir(images))[:3]
     asked = iter([False, True])  # before waiting, and once something came

@@ -17,7 +17,7 @@ from executor_parts import ONE, small_jobs
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fretta._util.processes import ignoring_interrupts
+from fretta._util import ignoring_interrupts
 from fretta.cli import live
 from fretta.cli.app import Commands, after_interrupt
 from fretta.experiment.execute import Event, run_jobs

@@ -12,10 +12,10 @@ import pytest
 from safetensors.torch import save_file
 
 import fretta
+from fretta.data import Preprocessing
 from fretta.errors import ConfigError, FrettaWarning, WeightsError
 from fretta.models import Card, card_of, check_card, load_source, read_card, write_card
 from fretta.models.cards import card_path, find_card, sha256
-from fretta.streams import Preprocessing
 
 CARD = Card(
     model="digits:resnet8",

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import fretta
+from fretta.data import Preprocessing, Stream, make_stream, open_dataset
 from fretta.models import load
-from fretta.streams import Preprocessing, Stream, make_stream, open_dataset
 
 pytestmark = pytest.mark.data
 

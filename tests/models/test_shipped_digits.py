@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import fretta
+from fretta.data import Preprocessing, Stream, make_stream, open_dataset
 from fretta.models import check_card, list_sources, load_source
 from fretta.models.load import ASSETS
-from fretta.streams import Preprocessing, Stream, make_stream, open_dataset
 
 
 def accuracies(adapter: fretta.Adapter, stream: Stream, how: Preprocessing) -> dict[str, float]:

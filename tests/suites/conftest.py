@@ -15,10 +15,10 @@ from suite_world import cifar, class_count, domain_set, imagenet, source_model
 from typer.testing import CliRunner
 
 from fretta.cli import app
+from fretta.data.datasets import OPENERS
+from fretta.data.known import CIFAR_IMAGES, DOMAIN_SETS
 from fretta.experiment.suite import Case
 from fretta.methods import REGISTRY
-from fretta.streams.datasets import OPENERS
-from fretta.streams.known import CIFAR_IMAGES, DOMAIN_SETS
 
 Maker = Callable[[Path, Sequence[Case]], None]
 

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from suite_nets import tiny
 
 from fretta.corruptions import CORRUPTIONS
+from fretta.data.known import CIFAR10_CLASSES, CIFAR100_CLASSES, DOMAIN_SETS
 from fretta.experiment.suite import Case
 from fretta.models import Card, write_card
 from fretta.models.cards import sha256
-from fretta.streams.known import CIFAR10_CLASSES, CIFAR100_CLASSES, DOMAIN_SETS
 
 
 def _folders(base: Path, domains: Sequence[str], classes: Sequence[str], suffix: str) -> None:

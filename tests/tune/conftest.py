@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from fretta.api import build_method
+from fretta.data import EXTRA_CORRUPTIONS
 from fretta.experiment.execute import Done, make_plan
 from fretta.experiment.records import Job, Record
 from fretta.experiment.store import Store
 from fretta.experiment.suite import Suite, parse_suite
-from fretta.streams import EXTRA_CORRUPTIONS
 
 TEXT = """
 [protocol]

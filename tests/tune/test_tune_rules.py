@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fretta.data import EXTRA_CORRUPTIONS
 from fretta.errors import ConfigError, SuiteError
 from fretta.experiment.suite import Case, MethodEntry, Suite
 from fretta.experiment.tune import Rule, label_free
 from fretta.experiment.tune.rules import judged
-from fretta.streams import EXTRA_CORRUPTIONS
 
 
 def row(classes: float, entropy: float | None, nrs: float | None = 0.5) -> dict[str, Any]:

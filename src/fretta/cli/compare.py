@@ -152,8 +152,8 @@ def compare(
 
 def _isfrom_data_set(data: str) -> bool:
     """The name of a data set; False for a path that exists."""
-    from ..streams import list_datasets
-    from ..streams.datasets import check_name
+    from ..data import list_datasets
+    from ..data.datasets import check_name
 
     if Path(data).exists():
         return False
@@ -231,7 +231,7 @@ def _print(rows: list[Compared], names: list[str], level: float) -> None:
 
 
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
-    from .._util.files import replace_file
+    from .._util import replace_file
     from .compare_page import page
 
     names = images.labels.names

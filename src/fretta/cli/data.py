@@ -29,8 +29,8 @@ def doctor(
     data: Root = None,
 ) -> None:
     """Check a data set on disk: counts, classes, unreadable files; what is missing and where."""
-    from ..streams import doctor as examine
-    from ..streams import list_datasets
+    from ..data import doctor as examine
+    from ..data import list_datasets
 
     if name not in list_datasets() and data is None and Path(name).is_dir():
         name, data = "folder", Path(name)
@@ -68,7 +68,7 @@ def corrupt(
     ] = False,
 ) -> None:
     """Write the corrupted version of a data set; run again to continue where it stopped."""
-    from ..streams import corrupt_folder
+    from ..data import corrupt_folder
 
     with bar("corrupting") as advance:
         summary = corrupt_folder(

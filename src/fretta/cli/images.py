@@ -50,10 +50,10 @@ class Images:
 
 def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
+    from ..data import make_stream, open_dataset
+    from ..data.datasets import reading_options
     from ..deploy.labels import Labels
     from ..estimate.compare import Item
-    from ..streams import make_stream, open_dataset
-    from ..streams.datasets import reading_options
 
     options = reading_options(given.data, how)
     if given.corruption is not None:

@@ -80,7 +80,7 @@ def data_spec(
     name: str, corruption: str | None, severity: int, net: nn.Module, how: Preprocessing
 ) -> dict[str, Any]:
     """The data set, read as the model takes its images; a folder is labeled by its names."""
-    from ..streams.datasets import reading_options
+    from ..data.datasets import reading_options
 
     folder = Path(name).is_dir()
     spec: dict[str, Any] = {"name": "folder" if folder else name}
@@ -94,8 +94,8 @@ def data_spec(
 
 def _classes(folder: Path, net: nn.Module, how: Preprocessing) -> dict[str, Any]:
     """Class names of the model, in their order, if the folders are called by them."""
+    from ..data.domainsets import class_folders
     from ..deploy.labels import count_classes, find_labels
-    from ..streams.domainsets import class_folders
 
     found = {name.casefold() for name in class_folders(folder)}
     labels = find_labels(net, count_classes(net, how), None)
@@ -107,8 +107,8 @@ def _classes(folder: Path, net: nn.Module, how: Preprocessing) -> dict[str, Any]
 
 
 def source_spec(name: str | None, how: Preprocessing) -> dict[str, Any] | None:
-    from ..streams import dataset_options
-    from ..streams.datasets import reading_options
+    from ..data import dataset_options
+    from ..data.datasets import reading_options
 
     if name is None:
         return None

@@ -3,7 +3,7 @@
     from fretta.corruptions import corrupt
     shifted = corrupt(images_uint8, "fog", severity=5, seed=0)
 
-`fretta.streams.corrupt_folder` writes a corrupted data set to disk.
+`fretta.data.corrupt_folder` writes a corrupted data set to disk.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..data.images import decode
 from ..errors import DataError
 from ..models.preprocessing import Decoding
-from ..streams.images import decode
 from .arriving import PATIENCE
 
 AHEAD = 2  # batches that wait decoded

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._util.files import replace_file
+from .._util import replace_file
 from ..errors import StoreError
 
 PREDICTIONS, HEALTH = "predictions.csv", "health.jsonl"

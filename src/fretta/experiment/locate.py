@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..data import Dataset
+from ..data.domain import ImageFiles
 from ..errors import ConfigError
 from ..models import load_source
 from ..models.cards import Card, find_card, sha256
@@ -13,8 +15,6 @@ from ..models.imagenet import PACKAGED
 from ..models.load import ASSETS, list_sources
 from ..models.opening import find_weights
 from ..models.preprocessing import Preprocessing
-from ..streams import Dataset
-from ..streams.domain import ImageFiles
 
 
 @dataclass(frozen=True)

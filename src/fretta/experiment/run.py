@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from ..adapter import Adapter
 from ..api import build_method
+from ..data import Batch, Dataset, Preprocessing, Stream, make_stream, open_dataset
 from ..errors import FrettaError, HeadError, ModelError, StateError
 from ..method import Method, Need
 from ..methods import Source, find_method
 from ..models import load
 from ..models.preprocessing import attach_preprocessing
 from ..parts.redundancy import redundancy
-from ..streams import Batch, Dataset, Preprocessing, Stream, make_stream, open_dataset
 from .evaluation import outcome_of
 from .loop import stream_through
 from .metrics import details, overall, per_domain

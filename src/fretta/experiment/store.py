@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._util.files import replace_file
+from .._util import replace_file
 from ..errors import MissingExtraError, StoreError
 from .records import Record, canonical
 

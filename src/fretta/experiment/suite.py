@@ -3,7 +3,7 @@
     title = "Digits under 15 corruptions"
 
     [protocol]                     # for all cases; a case may override
-    order = "continual"            # any order of fretta.streams
+    order = "continual"            # any order of fretta.data
     batch_size = 64
     seeds = [0, 1, 2]
 
@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from ..api import build_method
+from ..data import Dataset, make_stream
 from ..errors import ConfigError, FrettaError, SuiteError
 from ..guard import Guard
 from ..method import Need
 from ..methods import find_method
 from ..models.preprocessing import Preprocessing
-from ..streams import Dataset, make_stream
 from .locate import as_read, check_fit, model_facts
 from .records import Job, Place, Run, digest
 from .run import open_data

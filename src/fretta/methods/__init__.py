@@ -10,7 +10,7 @@ import difflib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from .._util.imports import import_object
+from .._util import import_object
 from ..errors import ConfigError
 from ..method import Method
 from .bn import BN

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 
 from torch import nn
 
-from .._util.files import replace_file
+from .._util import replace_file
 from ..errors import ConfigError, FrettaWarning, WeightsError
 
 FORMAT = "fretta-card/1"

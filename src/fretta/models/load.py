@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from .._util.imports import import_object
+from .._util import import_object
 from ..compat import import_timm, import_torchvision, import_transformers
 from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
 from .cards import Card, attach, card_path, find_card

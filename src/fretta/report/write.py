@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._util.files import replace_file
+from .._util import replace_file
 from ..errors import ConfigError, StoreError
 from ..experiment.results import select
 from ..experiment.store import Store

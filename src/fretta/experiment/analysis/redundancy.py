@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...adapter import Adapter
+from ...data import Dataset
 from ...errors import ConfigError, MissingExtraError
 from ...parts.redundancy import redundancy, unit_columns
-from ...streams import Dataset
 from .setting import OnBatch, Setting, Subject, finite, in_step
 
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate")

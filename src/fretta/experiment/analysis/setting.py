@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from ...adapter import Adapter
+from ...data import Batch, Dataset, Preprocessing, Stream, dataset_options, make_stream
+from ...data.datasets import CLEAN, check_name
+from ...data.digits import SEVERITY as DIGITS_SEVERITY
 from ...errors import ConfigError
 from ...methods import find_method, list_methods
-from ...streams import Batch, Dataset, Preprocessing, Stream, dataset_options, make_stream
-from ...streams.datasets import CLEAN, check_name
-from ...streams.digits import SEVERITY as DIGITS_SEVERITY
 from ..locate import ModelFacts, check_fit, model_facts
 from ..provenance import provenance
 from ..records import Job, Place, Run

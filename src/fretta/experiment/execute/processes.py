@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from ..._util.processes import end_with_parent, ignoring_interrupts
+from ..._util import end_with_parent, ignoring_interrupts
 from ...errors import StoreError
 from ...memory import keep_memory
 from ..records import Job, Record

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..._util.files import replace_file
+from ..._util import replace_file
 from ...errors import ConfigError, WeightsError
 
 

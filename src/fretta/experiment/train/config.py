@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ...data import Preprocessing
 from ...errors import ConfigError
-from ...streams import Preprocessing
 
 SINGLE = ("digits", "cifar10", "cifar100")  # one domain, passes over it, SGD
 SETS = ("pacs", "officehome", "vlcs", "domainnet", "folder")  # leave one domain out, Adam

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...data import Dataset, Domain, dataset_options, open_dataset
+from ...data.folders import plain
 from ...errors import ConfigError, FrettaError, FrettaWarning
-from ...streams import Dataset, Domain, dataset_options, open_dataset
-from ...streams.folders import plain
 from .augment import (
     color_jitter,
     generator_for,

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...data import Dataset, Preprocessing, make_stream
+from ...data.workers import ahead
 from ...errors import ConfigError
-from ...streams import Dataset, Preprocessing, make_stream
-from ...streams.workers import ahead
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
 from .data import Batches, TrainData

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-from ..._util.files import replace_file
+from ..._util import replace_file
 from ...errors import ConfigError, ModelError
 from ...models.cards import Card, card_path, find_card, sha256, write_card
 from ...models.imagenet import PACKAGED, check_packaged, packaged_state

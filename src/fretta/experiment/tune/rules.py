@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...data import EXTRA_CORRUPTIONS, Dataset, dataset_options
+from ...data.datasets import check_name
+from ...data.order import Order
 from ...errors import FrettaError, SuiteError
-from ...streams import EXTRA_CORRUPTIONS, Dataset, dataset_options
-from ...streams.datasets import check_name
-from ...streams.order import Order
 from ..records import Record
 from ..run import open_data
 from ..suite import Case, Suite

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fretta.data import Batch, make_stream, open_dataset
 from fretta.errors import DataError, FrettaWarning
-from fretta.streams import Batch, make_stream, open_dataset
 
 Tree = Callable[..., Path]
 
@@ -72,7 +72,7 @@ def test_errors_and_early_ends_leave_no_process(tmp_path: Path, tree: Tree) -> N
 
 SCRIPT = """
 import sys, time
-from fretta.streams import make_stream, open_dataset
+from fretta.data import make_stream, open_dataset
 
 def main():
     dataset = open_dataset("folder", sys.argv[1], size=8)

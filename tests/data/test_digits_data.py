@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from fretta.data import CORRUPTIONS, digits, open_dataset
 from fretta.errors import ConfigError, MissingExtraError
-from fretta.streams import CORRUPTIONS, digits, open_dataset
 
 
 def test_pixels() -> None:

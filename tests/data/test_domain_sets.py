@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fretta.corruptions import corrupt
+from fretta.data import list_datasets, open_dataset
+from fretta.data.folders import locate
+from fretta.data.known import DOMAIN_SETS, OFFICEHOME_CLASSES
 from fretta.errors import ConfigError, DataError, FrettaWarning
-from fretta.streams import list_datasets, open_dataset
-from fretta.streams.folders import locate
-from fretta.streams.known import DOMAIN_SETS, OFFICEHOME_CLASSES
 
 Tree = Callable[..., Path]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fretta.streams import CORRUPTIONS
+from fretta.data import CORRUPTIONS
 
 MEASURE = """
 import json, sys, time
-from fretta.streams import make_stream, open_dataset
+from fretta.data import make_stream, open_dataset
 
 def peak():  # kB, highest resident size so far
     with open("/proc/self/status") as file:
@@ -60,7 +60,7 @@ def test_full_size_cifar10_c_stays_small(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_listing_files_opens_none_of_them(tmp_path: Path) -> None:
-    from fretta.streams import open_dataset
+    from fretta.data import open_dataset
 
     for c in range(345):
         (tmp_path / "real" / f"class{c:03}").mkdir(parents=True)

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
+from fretta.data import Preprocessing
 from fretta.errors import ConfigError, InputError
-from fretta.streams import Preprocessing
 
 
 def test_formula_by_hand() -> None:

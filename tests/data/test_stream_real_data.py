@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fretta.corruptions import corrupt
-from fretta.streams import doctor, make_stream, open_dataset
+from fretta.data import doctor, make_stream, open_dataset
 
 pytestmark = pytest.mark.data
 

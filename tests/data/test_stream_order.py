@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fretta.errors import ConfigError
-from fretta.streams.order import (
+from fretta.data.order import (
     Order,
     arrange,
     correlated,
@@ -17,6 +16,7 @@ from fretta.streams.order import (
     random_state,
     visits,
 )
+from fretta.errors import ConfigError
 
 NAMES = ["a", "b", "c"]
 LABELS = [np.arange(n) % 2 for n in (5, 3, 4)]

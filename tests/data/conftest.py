@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fretta.corruptions import CORRUPTIONS
-from fretta.streams.known import CIFAR10_CLASSES, PACS_CLASSES
+from fretta.data.known import CIFAR10_CLASSES, PACS_CLASSES
 
 Tree = Callable[[Path, Mapping[str, Mapping[str, int]]], Path]
 

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from multiprocessing.context import BaseContext
 from typing import Protocol, TypeVar
 
-from .._util.processes import end_with_parent, ignoring_interrupts
+from .._util import end_with_parent, ignoring_interrupts
 
 T = TypeVar("T", covariant=True)
 
@@ -27,7 +27,7 @@ def _context() -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "fretta.streams"])  # saves seconds per stream
+    context.set_forkserver_preload(["__main__", "fretta.data"])  # saves seconds per stream
     return context
 
 

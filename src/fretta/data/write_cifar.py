@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._util.files import atomic
+from .._util import atomic
 from ..corruptions.base import Pixels
 from ..corruptions.engine import corrupt
 from ..errors import DataError

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fretta.data.cifar import read_batch, read_batches, read_classes
 from fretta.errors import DataError
-from fretta.streams.cifar import read_batch, read_batches, read_classes
 
 
 def test_planes_become_pixels(tmp_path: Path) -> None:

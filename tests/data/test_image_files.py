@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from fretta.compat import import_torchvision
+from fretta.data.images import Decoding, decode, resize_arrays
 from fretta.errors import ConfigError, DataError, MissingExtraError
-from fretta.streams.images import Decoding, decode, resize_arrays
 
 
 def noise(width: int, height: int) -> Image.Image:
@@ -119,7 +119,7 @@ def test_pillow_is_asked_for_only_when_an_image_is_decoded(
     with pytest.raises(MissingExtraError, match=r"'pillow'.*fretta\[data\]"):
         decode(str(tmp_path / "a.png"), Decoding(8))
     check = (
-        "import sys, fretta.streams;"
+        "import sys, fretta.data;"
         "print([m for m in ('PIL', 'sklearn', 'scipy', 'torchvision') if m in sys.modules])"
     )
     seen = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

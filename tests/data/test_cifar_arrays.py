@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fretta.corruptions import corrupt
+from fretta.data import CORRUPTIONS, corrupt_folder, open_dataset, with_corruptions
 from fretta.errors import ConfigError, DataError, FrettaWarning
-from fretta.streams import CORRUPTIONS, corrupt_folder, open_dataset, with_corruptions
 
 
 def test_severity_picks_its_block(cifar10c: Path) -> None:

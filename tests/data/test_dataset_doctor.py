@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fretta.data import Report, doctor, list_datasets
 from fretta.errors import ConfigError
-from fretta.streams import Report, doctor, list_datasets
 
 Tree = Callable[..., Path]
 PARTS = ("decoded", "unreadable", "not tried")

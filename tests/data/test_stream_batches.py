@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from fretta.data import Stream, load_stream, make_stream, open_dataset
 from fretta.errors import ConfigError, DataError, FrettaWarning
-from fretta.streams import Stream, load_stream, make_stream, open_dataset
 
 Tree = Callable[..., Path]
 

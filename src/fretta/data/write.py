@@ -14,8 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .._util.files import atomic
-from .._util.processes import ignoring_interrupts
+from .._util import atomic, ignoring_interrupts
 from ..errors import DataError, FrettaWarning
 
 __all__ = ["Order", "Progress", "Record", "Summary", "Workers", "atomic"]

@@ -1,1 +1,0 @@
-"""Small tools that know nothing of adaptation."""
