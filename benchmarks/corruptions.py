@@ -48,7 +48,7 @@ def pieces(count: int, side: int) -> Images:
 def small_images(count: int) -> tuple[Images, str]:
     batch = Path(os.environ.get("FRETTA_DATA", "")) / "cifar-10-batches-py" / "test_batch"
     if batch.is_file():
-        from fretta.data.cifar import read_batch
+        from fretta.data.cifar_pickle import read_batch
 
         return read_batch(batch)[0][:count], "CIFAR-10 test batch"
     return pieces(count, 32), "pieces of sample photographs"
@@ -58,7 +58,7 @@ def large_images(count: int) -> tuple[Images, str]:
     folder = Path(os.environ.get("FRETTA_DATA", "")) / "imagenet-sample"
     files = sorted(folder.glob("*/*.JPEG"))
     if len(files) >= count:
-        from fretta.corruptions.extras import read_rgb
+        from fretta.corruptions.base import read_rgb
 
         return np.stack([read_rgb(file) for file in files[:count]]), "ImageNet sample"
     return pieces(count, 224), "pieces of sample photographs"

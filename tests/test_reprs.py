@@ -27,7 +27,6 @@ def test_one_line_for_what_is_printed() -> None:
         (dataset, ("'digits'", "8,100 images", "10 classes", "15 domain", "gaussian_noise")),
         (dataset.only("fog"), ("540 images", "fog")),
         (stream, ("'digits'", "continual", "seed 3", "8,100 images", "64")),
-        (stream.plan, ("8,100 images",)),
         (batch, ("Batch 0", "64 images", "3×32×32", "'gaussian_noise'")),
         (adapter, ("'g-fret'", "CifarResNet", "14 adapted tensors")),
         (adapter.health, ("batch 0", "64 images", "entropy", "NRS", "drift")),

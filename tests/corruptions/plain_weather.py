@@ -12,7 +12,7 @@ from plain_blur import middle_part, moved, zoomed
 from plain_pixels import Array, Draws, scaled, truncate
 from scipy import ndimage
 
-from fretta.corruptions.frost import NAMES, photograph_folder
+from fretta.corruptions.weather import NAMES, photograph_folder
 
 
 def snow(image: Array, c: Any, rng: Any, draws: Draws) -> Array:

@@ -14,8 +14,7 @@ import pytest
 import torch
 from corruption_pictures import make_pictures
 
-from fretta.corruptions import ALL, CORRUPTIONS, EXTRA, blur, constants_for, corrupt
-from fretta.corruptions import frost as frost_module
+from fretta.corruptions import ALL, CORRUPTIONS, EXTRA, blur, constants_for, corrupt, weather
 from fretta.errors import ConfigError, FrettaWarning, InputError, MissingExtraError
 
 pytestmark = pytest.mark.filterwarnings("ignore:frost uses procedural:fretta.errors.FrettaWarning")
@@ -157,10 +156,10 @@ def test_wrong_names_and_indices() -> None:
 @pytest.fixture
 def no_photographs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def clear() -> None:
-        frost_module.photographs.cache_clear()
-        frost_module.scaled.cache_clear()
+        weather.photographs.cache_clear()
+        weather.scaled.cache_clear()
 
-    monkeypatch.setattr(frost_module, "photograph_folder", lambda: None)
+    monkeypatch.setattr(weather, "photograph_folder", lambda: None)
     clear()
     yield
     clear()

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from fretta.corruptions import ALL, corrupt
-from fretta.corruptions.extras import read_rgb
-from fretta.corruptions.frost import photograph_folder
-from fretta.data.cifar import read_batch
+from fretta.corruptions.base import read_rgb
+from fretta.corruptions.weather import photograph_folder
+from fretta.data.cifar_pickle import read_batch
 
 pytestmark = pytest.mark.data
 

@@ -10,7 +10,7 @@ from reference import PLAIN, plain
 from fretta.corruptions import ALL, constants_for, corrupt
 from fretta.corruptions.base import ImageRandom
 from fretta.corruptions.engine import draws_for
-from fretta.corruptions.frost import photograph_folder
+from fretta.corruptions.weather import photograph_folder
 from nets import grid
 
 SIZES = {
@@ -87,7 +87,7 @@ def test_poisson_table_has_the_right_moments() -> None:
 
 def test_glass_chains_are_followed() -> None:
     """A row of copies that each read their right neighbor carries one value all the way left."""
-    from fretta.corruptions.glass import copy_sources
+    from fretta.corruptions.blur import copy_sources
 
     delta, size = 2, 9
     offset = np.zeros((1, 2, size - 2 * delta, size - 2 * delta), dtype=np.int8)

@@ -12,8 +12,8 @@ from corruption_pictures import make_pictures
 from PIL import Image
 
 from fretta.corruptions import CORRUPTIONS, corrupt
-from fretta.corruptions.extras import read_rgb
-from fretta.data import corrupt_folder, write_cifar
+from fretta.corruptions.base import read_rgb
+from fretta.data import corrupt_folder, write
 from fretta.errors import ConfigError, DataError
 
 LABELS = [3, 1, 4, 1, 5, 9]
@@ -94,7 +94,7 @@ def test_an_interrupted_run_continues(
             raise KeyboardInterrupt
         return corrupt(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(write_cifar, "corrupt", failing)
+    monkeypatch.setattr(write, "corrupt", failing)
     with pytest.raises(KeyboardInterrupt):
         corrupt_folder(cifar, target, ["fog", "contrast"], [1, 2])
     # fog is complete; contrast was interrupted and left nothing behind
@@ -227,10 +227,10 @@ def test_wrong_requests(cifar: Path, tree: Path, tmp_path: Path) -> None:
         corrupt_folder(tree, tree / "corrupted")
     with pytest.raises(ConfigError, match="unknown corruption 'fogg'"):
         corrupt_folder(tree, target, "fogg")
-    with pytest.raises(ConfigError, match="names none"):
+    with pytest.raises(ConfigError, match="empty list of corruptions"):
         corrupt_folder(tree, target, [])
     for severities in ([], 0, 6, [2.5], [True]):
-        with pytest.raises(ConfigError, match="whole severities"):
+        with pytest.raises(ConfigError, match="whole numbers from 1 to 5|at least one"):
             corrupt_folder(tree, target, "fog", severities)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="jobs"):
         corrupt_folder(tree, target, jobs=0)

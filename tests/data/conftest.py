@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from fretta.corruptions import CORRUPTIONS
-from fretta.data.known import CIFAR10_CLASSES, PACS_CLASSES
+from fretta.data.cifar import CIFAR10_CLASSES
+from fretta.data.domainsets import PACS_CLASSES
 
 Tree = Callable[[Path, Mapping[str, Mapping[str, int]]], Path]
 

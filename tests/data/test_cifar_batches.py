@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fretta.data.cifar import read_batch, read_batches, read_classes
+from fretta.data.cifar_pickle import read_batch, read_batches, read_classes
 from fretta.errors import DataError
 
 
@@ -134,7 +134,7 @@ def test_class_names(tmp_path: Path) -> None:
 
 def test_batches_are_joined_in_order_and_read_only(cifar10: Path) -> None:
     folder = cifar10 / "cifar-10-batches-py"
-    images, labels = read_batches([str(folder / "data_batch_1"), str(folder / "test_batch")])
+    images, labels = read_batches((str(folder / "data_batch_1"), str(folder / "test_batch")))
     assert images.shape == (60, 32, 32, 3)
     assert images[25, 0, 0, 0] == 5
     assert labels[25] == 5

@@ -10,8 +10,8 @@ import pytest
 
 from fretta.corruptions import corrupt
 from fretta.data import list_datasets, open_dataset
+from fretta.data.domainsets import DOMAIN_SETS, OFFICEHOME_CLASSES
 from fretta.data.folders import locate
-from fretta.data.known import DOMAIN_SETS, OFFICEHOME_CLASSES
 from fretta.errors import ConfigError, DataError, FrettaWarning
 
 Tree = Callable[..., Path]

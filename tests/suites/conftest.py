@@ -15,8 +15,9 @@ from suite_world import cifar, class_count, domain_set, imagenet, source_model
 from typer.testing import CliRunner
 
 from fretta.cli import app
+from fretta.data.cifar import CIFAR_IMAGES
 from fretta.data.datasets import OPENERS
-from fretta.data.known import CIFAR_IMAGES, DOMAIN_SETS
+from fretta.data.domainsets import DOMAIN_SETS
 from fretta.experiment.suite import Case
 from fretta.methods import REGISTRY
 

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from suite_nets import tiny
 
 from fretta.corruptions import CORRUPTIONS
-from fretta.data.known import CIFAR10_CLASSES, CIFAR100_CLASSES, DOMAIN_SETS
+from fretta.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
+from fretta.data.domainsets import DOMAIN_SETS
 from fretta.experiment.suite import Case
 from fretta.models import Card, write_card
 from fretta.models.cards import sha256

@@ -94,7 +94,7 @@ def data_spec(
 
 def _classes(folder: Path, net: nn.Module, how: Preprocessing) -> dict[str, Any]:
     """Class names of the model, in their order, if the folders are called by them."""
-    from ..data.domainsets import class_folders
+    from ..data.folders import class_folders
     from ..deploy.labels import count_classes, find_labels
 
     found = {name.casefold() for name in class_folders(folder)}

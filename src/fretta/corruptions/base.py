@@ -1,44 +1,21 @@
-"""What the corruptions share: their shape, their randomness, the way back to uint8."""
+"""What the corruptions share: types, randomness, the way back to uint8, optional packages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .constants import Constants
+from ..errors import DataError, MissingExtraError
 
-__all__ = [
-    "Corruption",
-    "Draws",
-    "Floats",
-    "ImageRandom",
-    "Pixels",
-    "planar",
-    "raw_uint16",
-    "to_pixels",
-]
-
-Pixels = NDArray[np.uint8]  # (N, H, W, 3) unless said otherwise
+Pixels = NDArray[np.uint8]  # (N, H, W, 3) by default
 Floats = NDArray[np.float64]
 Draws = dict[str, NDArray[Any]]  # random numbers, one row per image
-
-
-@dataclass(frozen=True)
-class Corruption:
-    """One corruption: `draw` makes the random numbers of one image, `apply` treats a whole batch.
-
-    Keeping the two apart is what makes a result independent of the batch it was computed in, and
-    lets a test feed the same random numbers to a plain implementation.
-    """
-
-    name: str
-    apply: Callable[[Pixels, Constants, Draws], Pixels]
-    draw: Callable[[np.random.Generator, int, int, Constants], Draws] | None = None
 
 
 class ImageRandom:
@@ -98,3 +75,31 @@ def per_channel(planes: Floats) -> Floats:
 def from_planar(levels: Floats) -> Pixels:
     """(N, 3, H, W) gray levels to (N, H, W, 3) uint8."""
     return np.ascontiguousarray(to_pixels(levels).transpose(0, 2, 3, 1))
+
+
+def pillow_image(purpose: str) -> Any:
+    """Pillow's Image, or the error that says how to get it."""
+    try:
+        return import_module("PIL.Image")
+    except ImportError as error:
+        raise MissingExtraError("pillow", "data", purpose) from error
+
+
+def scipy_module(name: str, purpose: str) -> Any:
+    """A part of scipy, or the error that says how to get it."""
+    try:
+        return import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise MissingExtraError("scipy", "data", purpose) from error
+
+
+def read_rgb(path: Path) -> Pixels:
+    """An image file as (H, W, 3) uint8; a damaged one is a DataError that names it."""
+    opener = pillow_image("reading an image file")
+    try:
+        with opener.open(path) as image:
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(
+            f"{path} cannot be read as an image ({error}); replace or remove it"
+        ) from error

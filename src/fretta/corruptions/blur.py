@@ -1,4 +1,4 @@
-"""Blur without randomness: gaussian, defocus, zoom; and the gaussian that others build on."""
+"""Blur: gaussian, defocus, zoom, motion, glass."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Corruption, Draws, Floats, Pixels, from_planar, planar, to_pixels
+from .base import Draws, Floats, Pixels, from_planar, planar, raw_uint16, scipy_module, to_pixels
 from .constants import Constants
-from .extras import scipy_module
-
-__all__ = ["DEFOCUS_BLUR", "GAUSSIAN_BLUR", "ZOOM_BLUR", "gaussian", "zoom_matrix"]
 
 
 def border(position: NDArray[np.int64], size: int, mode: str) -> NDArray[np.int64]:
@@ -61,6 +58,9 @@ def gaussian(planes: Floats, sigma: float, mode: str = "nearest", truncate: floa
 
 def gaussian_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     return from_planar(gaussian(planar(images), c[0]))
+
+
+# ---- defocus -------------------------------------------------------------------------------------
 
 
 def _line(sigma: float, taps: int) -> Floats:
@@ -136,6 +136,9 @@ def defocus_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
         whole = np.fft.irfft2(spectrum, shape)
         levels = whole[:, :, 2 * reach :, 2 * reach :][:, :, :height, :width].copy()
     return from_planar(levels)
+
+
+# ---- zoom ----------------------------------------------------------------------------------------
 
 
 def zoom_matrix(size: int, factor: float) -> Floats:
@@ -223,6 +226,116 @@ def zoom_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     return result
 
 
-GAUSSIAN_BLUR = Corruption("gaussian_blur", gaussian_blur)
-DEFOCUS_BLUR = Corruption("defocus_blur", defocus_blur)
-ZOOM_BLUR = Corruption("zoom_blur", zoom_blur)
+# ---- motion --------------------------------------------------------------------------------------
+
+
+def motion_taps(radius: float, sigma: float) -> Floats:
+    """One side of a gaussian: 2 radius + 1 weights for the distances 0, 1, 2, ... pixels."""
+    distance = np.arange(2 * round(radius) + 1)
+    weights = np.exp(-0.5 * (distance / sigma) ** 2)
+    return np.asarray(weights / weights.sum())
+
+
+def motion_offsets(taps: int, degrees: float) -> NDArray[np.int64]:
+    """(taps, 2): the pixel (row, column) away at which each tap reads; halves round down."""
+    angle = np.deg2rad(degrees)
+    distance = np.arange(taps)[:, None]
+    steps = np.ceil(distance * np.array([np.sin(angle), np.cos(angle)]) - 0.5)
+    return np.asarray(steps, dtype=np.int64)
+
+
+def motion(image: NDArray[Any], weights: Floats, degrees: float) -> Floats:
+    """Blur one (H, W, ...) image: the weighted sum of shifted copies, edges repeated."""
+    height, width = image.shape[:2]
+    offsets = motion_offsets(len(weights), degrees)
+    # A shift past the opposite edge reads the edge, like a shift up to it.
+    offsets = np.clip(offsets, (1 - height, 1 - width), (height - 1, width - 1))
+    low, high = offsets.min(axis=0), offsets.max(axis=0)
+    rows = np.clip(np.arange(low[0], height + high[0] + 1), 0, height - 1)  # one row to spare
+    columns = np.clip(np.arange(low[1], width + high[1]), 0, width - 1)
+    padded = image[rows][:, columns].astype(np.float64, order="C")
+    # In reading order a shift is one offset and all rows one vector: total += weight * vector.
+    pixel = int(np.prod(padded.shape[2:]))
+    line = padded.shape[1] * pixel
+    source, total = padded.reshape(-1), np.zeros(height * line)
+    starts = ((offsets - low) @ np.array([line, pixel])).tolist()
+    axpy = scipy_module("linalg.blas", "motion blur and snow").daxpy
+    for start, weight in zip(starts, weights.tolist(), strict=True):
+        axpy(source, total, n=total.size, a=weight, offx=start)
+    return total.reshape(height, *padded.shape[1:])[:, :width]
+
+
+def motion_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+    return {"angle": np.asarray(rng.uniform(-45.0, 45.0))}
+
+
+def motion_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
+    weights = motion_taps(c[0], c[1])
+    result = np.empty_like(images)
+    for place, (image, angle) in enumerate(zip(images, draws["angle"].tolist(), strict=True)):
+        result[place] = to_pixels(motion(image, weights, angle))
+    return result
+
+
+# ---- glass: pixels copied from random neighbors, one after the other, between two blurs ----------
+
+
+def _shifts(c: Constants) -> tuple[int, int]:
+    """(largest shift, rounds), whole numbers also where the constants were interpolated."""
+    return max(round(c[1]), 1), max(round(c[2]), 1)
+
+
+def glass_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+    """Offsets (rounds, 2, rows, columns) in [-delta, delta) of the pixels that are scanned."""
+    delta, rounds = _shifts(c)
+    shape = (rounds, 2, max(height - 2 * delta, 0), max(width - 2 * delta, 0))
+    uniform = raw_uint16(rng, int(np.prod(shape))).astype(np.uint32)
+    uniform *= 2 * delta
+    uniform >>= 16
+    return {"offset": (uniform.astype(np.int8) - np.int8(delta)).reshape(shape)}
+
+
+def copy_sources(offset: NDArray[Any], height: int, width: int, delta: int) -> NDArray[np.int64]:
+    """Which original pixel ends up at each place after one scan of copies, (N, H, W) flat indices.
+
+    The scan visits rows height-delta .. delta+1 and columns likewise, both downwards, and copies
+    pixel (row + dy, column + dx) onto (row, column). What a visit copies is either a pixel that was
+    visited before (it lies later in reading order) or one that is still original. So every place
+    points to another place or to an original, and following all pointers at once, each step
+    doubling the distance, resolves chains of length L in log2 L steps.
+    """
+    count = len(offset)
+    size = height * width
+    place = np.arange(size).reshape(height, width)
+    scanned = (slice(delta + 1, height - delta + 1), slice(delta + 1, width - delta + 1))
+    step = offset[:, 0].astype(np.int64) * width + offset[:, 1]
+    source = place[scanned] + step
+    visited = np.zeros(size + 1, dtype=bool)
+    visited[:size].reshape(height, width)[scanned] = True
+    # Targets below zero are originals, coded as -1 - index; others are places still to follow.
+    follow = (step > 0) & visited[source]
+    start = (np.arange(count) * size)[:, None, None]
+    target = np.broadcast_to(-1 - place, (count, height, width)).copy()
+    target[:, scanned[0], scanned[1]] = np.where(follow, source + start, -1 - source)
+    flat = target.reshape(-1)
+    active = np.flatnonzero(flat >= 0)
+    while len(active):
+        flat[active] = flat[flat[active]]
+        active = active[flat[active] >= 0]
+    return (-1 - flat).reshape(count, height, width)
+
+
+def glass_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
+    count, height, width, _ = images.shape
+    delta, rounds = _shifts(c)
+    blurred = from_planar(gaussian(planar(images), c[0]))
+    pixels = blurred.reshape(count * height * width, 3)
+    start = (np.arange(count) * (height * width))[:, None, None]
+    if min(height, width) > 2 * delta:
+        offset = draws["offset"]
+        chain = copy_sources(offset[:, 0], height, width, delta) + start
+        for scan in range(1, rounds):
+            later = copy_sources(offset[:, scan], height, width, delta) + start
+            chain = chain.reshape(-1)[later]
+        pixels = pixels[chain]
+    return from_planar(gaussian(planar(pixels.reshape(images.shape)), c[0]))

@@ -9,16 +9,6 @@ from __future__ import annotations
 
 from ..errors import ConfigError
 
-__all__ = [
-    "ALL",
-    "CORRUPTIONS",
-    "EXTRA",
-    "Constants",
-    "check_name",
-    "check_severity",
-    "constants_for",
-]
-
 Constants = tuple[float, ...]
 Rows = tuple[Constants, ...]
 

@@ -6,13 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from .base import Corruption, Draws, Floats, Pixels, raw_uint16, to_pixels
+from .base import Draws, Floats, Pixels, raw_uint16, to_pixels
 from .constants import Constants
 
-__all__ = ["GAUSSIAN_NOISE", "IMPULSE_NOISE", "SHOT_NOISE", "SPECKLE_NOISE"]
 
-
-def _normals(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+def normal_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
     return {"normal": rng.standard_normal((height, width, 3), dtype=np.float32)}
 
 
@@ -33,7 +31,7 @@ def speckle_noise(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     return to_pixels(levels)
 
 
-def _shot_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+def shot_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
     return {"uniform": raw_uint16(rng, height * width * 3).reshape(height, width, 3)}
 
 
@@ -67,7 +65,7 @@ def shot_noise(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     return poisson_table(float(c[0]))[index]
 
 
-def _impulse_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+def impulse_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
     both = raw_uint16(rng, 2 * height * width * 3).view(np.uint32)
     return {"uniform": both.reshape(height, width, 3)}
 
@@ -79,9 +77,3 @@ def impulse_noise(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     hit = uniform < np.uint32(c[0] * 2.0**32)
     salt = (uniform & np.uint32(1)).astype(np.uint8) * np.uint8(255)
     return np.where(hit, salt, images)
-
-
-GAUSSIAN_NOISE = Corruption("gaussian_noise", gaussian_noise, _normals)
-SHOT_NOISE = Corruption("shot_noise", shot_noise, _shot_draw)
-IMPULSE_NOISE = Corruption("impulse_noise", impulse_noise, _impulse_draw)
-SPECKLE_NOISE = Corruption("speckle_noise", speckle_noise, _normals)

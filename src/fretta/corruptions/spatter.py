@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Corruption, Draws, Floats, Pixels, to_pixels
+from .base import Draws, Floats, Pixels, to_pixels
 from .blur import border, gaussian
 from .constants import Constants
-
-__all__ = ["SPATTER"]
 
 Whole = NDArray[np.int64]
 
@@ -106,8 +104,8 @@ def distance(edge: NDArray[np.bool_]) -> Floats:
             return before
 
 
-def equalise(values: Whole) -> Whole:
-    """Histogram equalisation of one image of whole numbers below 256."""
+def equalize(values: Whole) -> Whole:
+    """Histogram equalization of one image of whole numbers below 256."""
     counts = np.bincount(values.ravel(), minlength=256)
     first = int(np.flatnonzero(counts)[0])
     rest = values.size - int(counts[first])
@@ -130,7 +128,7 @@ def water(layer: Floats) -> Floats:
         for column in range(3):
             total += padded[:, row : row + height, column : column + width]
     levels = to_pixels(total / 9).astype(np.int64)
-    levels = np.stack([equalise(image) for image in levels])
+    levels = np.stack([equalize(image) for image in levels])
     levels = np.clip(_correlate(levels, EMBOSS, "mirror"), 0, 255)
     levels = np.rint(_correlate(levels, BOX, "mirror") / 9).astype(np.int64)
     amount = drops * levels.astype(np.float64)
@@ -138,7 +136,7 @@ def water(layer: Floats) -> Floats:
     return np.asarray(amount / np.where(top > 0, top, 1.0))
 
 
-def _draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
+def spatter_draw(rng: np.random.Generator, height: int, width: int, c: Constants) -> Draws:
     return {"normal": rng.standard_normal((height, width))}
 
 
@@ -151,6 +149,3 @@ def spatter(images: Pixels, c: Constants, draws: Draws) -> Pixels:
         return to_pixels(images * (1.0 - cover[..., None]) + cover[..., None] * MUD)
     layer[layer < threshold] = 0.0
     return to_pixels(images + (strength * water(layer))[..., None] * WATER)
-
-
-SPATTER = Corruption("spatter", spatter, _draw)

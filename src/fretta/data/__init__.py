@@ -10,27 +10,25 @@ from __future__ import annotations
 from ..corruptions import CORRUPTIONS
 from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
 from ..models.preprocessing import Preprocessing
-from .batch import Batch
-from .cifar import read_batch
+from .cifar_pickle import read_batch
 from .datasets import dataset_options, list_datasets, open_dataset
-from .doctor import Finding, Report, doctor
+from .doctor import Diagnosis, Finding, doctor
 from .domain import Dataset, Domain, Unreadable
-from .index import load_stream
 from .order import Order
 from .shift import with_corruptions
-from .stream import Stream, make_stream
-from .write_folder import corrupt_folder
+from .stream import Batch, Stream, load_stream, make_stream
+from .write import corrupt_folder
 
 __all__ = [
     "CORRUPTIONS",
     "EXTRA_CORRUPTIONS",
     "Batch",
     "Dataset",
+    "Diagnosis",
     "Domain",
     "Finding",
     "Order",
     "Preprocessing",
-    "Report",
     "Stream",
     "Unreadable",
     "corrupt_folder",

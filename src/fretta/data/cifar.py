@@ -1,179 +1,293 @@
-"""Clean CIFAR-10 and CIFAR-100 in their python layout, which is a set of pickles.
+"""CIFAR-10 and CIFAR-100, clean and corrupted.
 
-A pickle can name any function of any installed module and have it called, so the batches are read
-by an unpickler that knows the few names an array of bytes needs and refuses every other. Not even
-numpy's own reconstruction code runs: the stand-ins below collect shape, type and bytes, and check
-that they fit together.
+Clean CIFAR is a set of pickles (see cifar_pickle.py) and one domain, `clean`. CIFAR-10-C and
+CIFAR-100-C are `<corruption>.npy`, severities 1 to 5 stacked, memory-mapped, and `labels.npy`.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError
+from ..corruptions import ALL
+from ..errors import ConfigError, DataError
+from ..models.preprocessing import check_size
+from .cifar_pickle import read_batches, read_classes
+from .domain import Dataset, Domain
+from .folders import check_known, data_root, listed, locate, words
+from .order import long_tail
+from .shift import SEVERITIES, corruption_names, domain_name, severity_levels
 
-SIDE = 32
-PIXELS = 3 * SIDE * SIDE
-
-_NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}
-
-
-class _Dtype:
-    """Stands in for `numpy.dtype` while a batch is read."""
-
-    def __init__(self, code: str | bytes = "", align: bool = False, copy: bool = True) -> None:
-        name = code.decode("ascii", "replace") if isinstance(code, bytes) else str(code)
-        if name not in _NUMBERS:
-            raise pickle.UnpicklingError(f"an array of type {name!r}; only integers are expected")
-        self.value = np.dtype(name)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if state[1] in (">", b">"):
-            self.value = self.value.newbyteorder(">")
-
-
-class _Array:
-    """Stands in for `numpy.ndarray` while a batch is read."""
-
-    value: NDArray[Any] | None = None
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, dtype, fortran, raw = state
-        self.fill(raw, dtype, shape, "F" if fortran else "C")
-
-    def fill(self, raw: Any, dtype: Any, shape: Any, order: str) -> None:
-        if isinstance(raw, pickle.PickleBuffer):
-            raw = raw.raw()
-        if not isinstance(raw, (bytes, bytearray, memoryview)) or not isinstance(dtype, _Dtype):
-            raise pickle.UnpicklingError("an array without plain bytes")
-        flat = np.frombuffer(raw, dtype.value)
-        self.value = flat.reshape(tuple(shape), order="F" if order == "F" else "C")
+SPLITS = ("train", "test")
+CIFAR_IMAGES = {"train": 50000, "test": 10000}
+CIFAR10_CLASSES = words("airplane automobile bird cat deer dog frog horse ship truck")
+CIFAR100_CLASSES = words("""
+    apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+    camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
+    cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
+    lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
+    oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+    possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
+    spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+    train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+    """)
 
 
-def _new_array(subtype: Any, shape: Any, code: Any) -> _Array:
-    return _Array()
+@dataclass(frozen=True)
+class CifarFacts:
+    """File names and classes; the folder of the corrupted arrays is `<title>-C`."""
+
+    title: str
+    folder: str  # of the pickles
+    meta: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    classes: tuple[str, ...]
 
 
-def _array_from_buffer(raw: Any, dtype: Any, shape: Any, order: str) -> _Array:
-    array = _Array()
-    array.fill(raw, dtype, shape, order)
-    return array
-
-
-def _scalar(dtype: _Dtype, raw: bytes) -> int:
-    return int(np.frombuffer(raw, dtype.value)[0])
-
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes into an old-protocol pickle."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
-    return text.encode("latin1")
-
-
-_ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _latin1,
+CIFAR = {
+    "cifar10": CifarFacts(
+        title="CIFAR-10",
+        folder="cifar-10-batches-py",
+        meta="batches.meta",
+        train=tuple(f"data_batch_{i}" for i in range(1, 6)),
+        test=("test_batch",),
+        classes=CIFAR10_CLASSES,
+    ),
+    "cifar100": CifarFacts(
+        title="CIFAR-100",
+        folder="cifar-100-python",
+        meta="meta",
+        train=("train",),
+        test=("test",),
+        classes=CIFAR100_CLASSES,
+    ),
 }
-for _core in ("numpy.core", "numpy._core"):  # numpy 1 and numpy 2
-    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _new_array
-    _ALLOWED[f"{_core}.multiarray", "scalar"] = _scalar
-    _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _array_from_buffer
 
 
-class _Restricted(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}, which no CIFAR file needs"
-            ) from None
+@dataclass(frozen=True)
+class NpyRows:
+    """Source: rows of one `.npy` file.
+
+    The map is made for each read and dropped after it: pages of files that are no longer in use do
+    not count towards the memory of the process, however many corruptions a stream visits.
+    """
+
+    path: str
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return np.array(map_array(Path(self.path))[rows], dtype=np.uint8, subok=False)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    """The dictionary in a CIFAR pickle, keys as text. Nothing in the file is executed."""
+@dataclass(frozen=True)
+class CifarRows:
+    """Source: the images of one or more CIFAR pickles, read once per process."""
+
+    paths: tuple[str, ...]
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return read_batches(self.paths)[0][rows]
+
+
+# ---- clean CIFAR -------------------------------------------------------------------------------
+
+
+def find_cifar(facts: CifarFacts, root: str | Path | None) -> Path:
+    """The folder with the python batches."""
+    names = (*facts.test, *facts.train)
+    return locate(
+        data_root(root, facts.title),
+        facts.title,
+        (facts.folder,),
+        lambda folder: any((folder / name).is_file() for name in names),
+        f"a folder with {' or '.join(names[:2])} (the python version)",
+    )
+
+
+def open_cifar(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    split: str = "test",
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """Clean CIFAR: one domain, `clean`."""
+    facts = CIFAR[name]
+    if split not in SPLITS:
+        raise ConfigError(f"split={split!r}; one of {', '.join(SPLITS)} is expected")
+    check_size(size)
+    base = find_cifar(facts, root)
+    batches = facts.train if split == "train" else facts.test
+    present = [batch for batch in batches if (base / batch).is_file()]
+    if not present:
+        raise DataError(
+            f"no {split} batch of {facts.title} in {base}: none of {listed(batches)} is there"
+        )
+    classes = read_classes(base / facts.meta)
+    paths = tuple(str(base / batch) for batch in present)
+    labels = read_batches(paths)[1]
+    if len(classes) != len(facts.classes) or labels.max(initial=0) >= len(classes):
+        raise DataError(
+            f"{base / facts.meta} names {len(classes)} classes and the labels go up to "
+            f"{labels.max(initial=0)}; {facts.title} has {len(facts.classes)} classes"
+        )
+    check_known(
+        len(labels) == CIFAR_IMAGES[split],
+        verify,
+        f"{facts.title} {split} in {base} has {len(labels):,} of {CIFAR_IMAGES[split]:,} "
+        f"images ({listed(present)})",
+    )
+    rows = np.arange(len(labels), dtype=np.int64)
+    domain = Domain("clean", labels, CifarRows(paths), rows, size=size)
+    return Dataset(name, classes, [domain], root=str(base))
+
+
+# ---- CIFAR-C -----------------------------------------------------------------------------------
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """A `.npy` file memory-mapped read-only; DataError where it is damaged or missing."""
     try:
         with path.open("rb") as file:
-            content = _Restricted(file, encoding="bytes").load()
+            if file.read(6) != b"\x93NUMPY":  # np.load would also try archives and pickles
+                raise ValueError("it does not begin like one")
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
     except FileNotFoundError:
+        raise DataError(f"no file {path}") from None
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError) as error:
+        size = path.stat().st_size if path.is_file() else 0
         raise DataError(
-            f"no file {path}; a CIFAR folder in the python layout is expected there"
-        ) from None
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
-        raise DataError(
-            f"{path} cannot be read as a CIFAR batch ({error}); it was refused before anything in "
-            "it ran. Extract the archive of the python version again"
+            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; a CIFAR-C file of "
+            "50,000 images has 153,600,128 bytes. Copy or extract it again"
         ) from error
-    if not isinstance(content, dict):
+
+
+def find_cifar_c(facts: CifarFacts, root: str | Path | None) -> Path:
+    """The folder with `labels.npy` and the arrays."""
+    title = f"{facts.title}-C"
+    return locate(
+        data_root(root, title),
+        title,
+        (title,),
+        lambda folder: (folder / "labels.npy").is_file(),
+        "a folder with labels.npy and <corruption>.npy",
+        f"; `fretta corrupt` makes it from clean {facts.title}, and the clean set with "
+        "corruption='all' is corrupted while it is read",
+    )
+
+
+def read_labels(base: Path, classes: int) -> NDArray[np.int64]:
+    """Labels of one severity. `labels.npy` has them five times; once is accepted, too."""
+    path = base / "labels.npy"
+    labels: NDArray[Any] = np.array(map_array(path))
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise DataError(f"{path} is {labels.dtype} {labels.shape}; a list of integers is expected")
+    if labels.min() < 0 or labels.max() >= classes:
         raise DataError(
-            f"{path} holds a {type(content).__name__} where a CIFAR batch holds a dictionary"
+            f"{path} has labels {labels.min()} to {labels.max()}; 0 to {classes - 1} is expected"
         )
-    return {k.decode("latin1") if isinstance(k, bytes) else str(k): v for k, v in content.items()}
-
-
-def read_batch(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images (n, 32, 32, 3) uint8 and labels (n,) int64 of one batch; fine labels for CIFAR-100."""
-    path = Path(path)
-    content = _load(path)
-    data = content.get("data")
-    data = data.value if isinstance(data, _Array) else data
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
-        seen = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+    arrays = (base / f"{name}.npy" for name in ALL)
+    array = next((file for file in arrays if file.is_file()), None)
+    count = len(map_array(array)) if array else len(labels)
+    if len(labels) * len(SEVERITIES) == count:
+        return np.asarray(labels, dtype=np.int64)
+    if len(labels) != count or count % len(SEVERITIES):
         raise DataError(
-            f"{path}: 'data' is {seen} where uint8 (n, {PIXELS}) is expected; "
-            f"the keys are {sorted(content)}"
+            f"{path} has {len(labels):,} labels, but {array} has {count:,} images; as many are "
+            "expected, or a fifth: severities 1 to 5 are stacked"
         )
-    key = "fine_labels" if "fine_labels" in content else "labels"
-    labels = content.get(key)
-    labels = labels.value if isinstance(labels, _Array) else labels
-    try:
-        numbers = np.asarray(labels)
-        fits = numbers.dtype.kind in "iu" and numbers.shape == (len(data),)
-    except ValueError:  # a ragged list
-        fits = False
-    if not fits or (numbers.size and not 0 <= numbers.min() <= numbers.max() < 1000):
-        raise DataError(f"{path}: {key!r} is not a list of {len(data)} class numbers")
-    images = data.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)  # planes -> pixels
-    return np.ascontiguousarray(images), numbers.astype(np.int64)
+    blocks = labels.reshape(len(SEVERITIES), -1)
+    if (blocks != blocks[0]).any():
+        raise DataError(f"{path}: the labels of the five severities differ; they must repeat")
+    return np.asarray(blocks[0], dtype=np.int64)
 
 
-def read_classes(path: str | Path) -> list[str]:
-    """Class names from `batches.meta` (CIFAR-10) or `meta` (CIFAR-100), in label order."""
-    content = _load(Path(path))
-    names = content.get("fine_label_names", content.get("label_names"))
-    if not isinstance(names, list) or not all(isinstance(n, (str, bytes)) for n in names):
-        raise DataError(f"{path} has no list of class names; keys {sorted(content)}")
-    return [n.decode("utf-8", "replace") if isinstance(n, bytes) else n for n in names]
+def check_array(path: Path, block: int) -> list[int]:
+    """Five blocks of `block` uint8 images of 32×32, or a DataError. Returns the severities that
+    hold images: `fretta corrupt --severity 5` leaves the other blocks black."""
+    if not path.is_file():
+        present = sorted(f.stem for f in path.parent.glob("*.npy") if f.stem != "labels")
+        raise DataError(
+            f"the corruption file {path} is missing; {path.parent} has "
+            f"{listed(present) or 'none'}. `fretta corrupt` makes it from clean CIFAR; or pass "
+            f"domains= without {path.stem}"
+        )
+    array = map_array(path)
+    expected = (block * len(SEVERITIES), 32, 32, 3)
+    if array.dtype != np.uint8 or array.shape != expected:
+        raise DataError(
+            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: severities 1 to "
+            f"5 stacked, with labels.npy giving {block:,} images each"
+        )
+    probe = np.linspace(0, block - 1, 16).astype(np.int64)
+    return [level for level in SEVERITIES if array[probe + (level - 1) * block].any()]
 
 
-@lru_cache(maxsize=2)
-def _batches(paths: tuple[str, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    parts = [read_batch(path) for path in paths]
-    images = np.concatenate([p[0] for p in parts]) if len(parts) > 1 else parts[0][0]
-    labels = np.concatenate([p[1] for p in parts])
-    images.setflags(write=False)  # shared by every domain of this process
-    return images, labels
+def open_cifar_c(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    domains: str | Sequence[str] | None = None,
+    severity: int | Sequence[int] = 5,
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """CIFAR-10-C or CIFAR-100-C: a domain per corruption and severity, in protocol order."""
+    facts = CIFAR[name.removesuffix("c")]
+    corruptions, levels = corruption_names(domains), severity_levels(severity)
+    check_size(size)
+    base = find_cifar_c(facts, root)
+    labels = read_labels(base, len(facts.classes))
+    block = len(labels)
+    check_known(
+        block == CIFAR_IMAGES["test"],
+        verify,
+        f"{facts.title}-C in {base} has {block:,} images per severity, not 10,000",
+    )
+    found = []
+    for corruption in corruptions:
+        path = base / f"{corruption}.npy"
+        written = check_array(path, block)
+        for level in levels:
+            if level not in written:
+                raise DataError(
+                    f"severity {level} in {path} is black: it was never written. It holds "
+                    f"{listed(map(str, written)) or 'none'}; `fretta corrupt` adds others"
+                )
+            found.append(
+                Domain(
+                    domain_name(corruption, level, len(levels) > 1),
+                    labels,
+                    NpyRows(str(path)),
+                    np.arange(block, dtype=np.int64) + (int(level) - 1) * block,
+                    corruption=corruption,
+                    severity=level,
+                    size=size,
+                )
+            )
+    return Dataset(name, list(facts.classes), found, root=str(base))
 
 
-def read_batches(paths: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Several batches as one, read once per process; the images are read-only."""
-    return _batches(tuple(paths))
+def open_cifar_c_lt(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    imbalance: float = 10.0,
+    domains: str | Sequence[str] | None = None,
+    severity: int | Sequence[int] = 5,
+    size: int | None = None,
+    verify: str = "warn",
+) -> Dataset:
+    """CIFAR-C with class c kept to int(n·IF^(−c/(C−1))) of its n images, IF = `imbalance`."""
+    full = open_cifar_c(
+        name.removesuffix("-lt"), root, domains=domains, severity=severity, size=size, verify=verify
+    )
+    kept = [d.subset(long_tail(d.labels, len(full.classes), imbalance)) for d in full.domains]
+    return replace(full, name=name, domains=kept)

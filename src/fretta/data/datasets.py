@@ -12,10 +12,11 @@ from typing import Any
 from ..errors import ConfigError
 from ..models.preprocessing import Preprocessing
 from . import digits
-from .arrays import open_cifar, open_cifar_c, open_cifar_c_lt
+from .cifar import open_cifar, open_cifar_c, open_cifar_c_lt
 from .digits import open_digits
 from .domain import Dataset
-from .domainsets import open_domain_set, open_folder
+from .domainsets import open_domain_set
+from .folders import open_folder
 from .imagenetc import open_imagenet_c
 from .shift import with_corruptions
 
@@ -65,15 +66,17 @@ def dataset_options(name: str) -> list[str]:
     return own + (list(SHIFT) if key in CLEAN else [])
 
 
-def reading_options(name: str, how: Preprocessing) -> dict[str, Any]:
+def reading_options(name: str, preprocessing: Preprocessing) -> dict[str, Any]:
     """The options under which a data set gives a model the pixels it takes.
 
     Images of a user's own are read as `fretta adapt` reads them; published sets as published.
     """
     known = dataset_options(name)
     if "fit" not in known:  # arrays of 32 × 32
-        return {} if how.size in (None, digits.SIDE) else {"size": how.size}
-    return {**how.options(), **({"exif": True, "alpha": "white"} if "alpha" in known else {})}
+        size = preprocessing.size
+        return {} if size in (None, digits.SIDE) else {"size": size}
+    own = {"exif": True, "alpha": "white"} if "alpha" in known else {}
+    return {**preprocessing.options(), **own}
 
 
 def open_dataset(name: str, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
@@ -88,23 +91,23 @@ def open_dataset(name: str, root: str | os.PathLike[str] | None = None, **option
     for option in options:
         if option not in known:
             raise ConfigError(f"{key} has no option {option!r}; it has {', '.join(known)}")
-    own = dict(options)
-    shift = {o: own.pop(o) for o in SHIFT if o in own and key in CLEAN}
-    opened = OPENERS[key](key, None if root is None else Path(root), **own)
+    shift = {o: options[o] for o in SHIFT if o in options and key in CLEAN}
+    own = {o: value for o, value in options.items() if o not in shift}
+    dataset = OPENERS[key](key, None if root is None else Path(root), **own)
     if key == "digits" and own.get("split", "test") == "test":
         shift.setdefault("corruption", "all")
-    if shift.get("corruption") is not None:
-        default = digits.SEVERITY if key == "digits" else 5
-        opened = with_corruptions(
-            opened,
-            shift["corruption"],
-            shift.get("severity", default),
+    corruption = shift.pop("corruption", None)
+    if corruption is not None:
+        dataset = with_corruptions(
+            dataset,
+            corruption,
+            shift.get("severity", digits.SEVERITY if key == "digits" else 5),
             shift.get("corruption_seed", 0),
             shift.get("constants"),
         )
-    elif set(shift) - {"corruption"}:
+    elif shift:
         raise ConfigError(
-            f"{', '.join(sorted(set(shift) - {'corruption'}))} says how to corrupt {key}, but no "
-            "corruption was asked for; pass corruption='all' or a name"
+            f"{', '.join(sorted(shift))} says how to corrupt {key}, but no corruption is chosen; "
+            "pass corruption='all' or a name"
         )
-    return replace(opened, options=options)
+    return replace(dataset, options=options)

@@ -1,4 +1,4 @@
-"""Finding data folders and listing images in them: `<domain>/<class>/*.jpg` and `<class>/*.jpg`.
+"""Folders of images: `<class>/*.jpg` and `<domain>/<class>/*.jpg`.
 
 Only directory entries are read: no image is opened and no file is stat-ed, so that 586,575 files
 take seconds.
@@ -9,27 +9,30 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import ConfigError, DataError, FrettaWarning
-from ..models.preprocessing import Decoding
-from .domain import Domain, ImageFiles
+from ..models.preprocessing import CROP_RATIO, Decoding
+from .domain import Dataset, Domain, ImageFiles, as_names
 from .images import EXTENSIONS
 
 VERIFY = ("warn", "error", "off")
+LAYOUTS = ("auto", "classes", "domains")
 _LISTED = 8  # names shown in a message before it says "and n more"
+Scan = dict[str, list[str]]  # class folder -> image files, relative to the folder scanned
 
 
-def complain(verify: str, text: str) -> None:
-    """A deviation that can be worked with: warned about, fatal or ignored, as asked."""
+def check_known(fits: bool, verify: str, text: str) -> None:
+    """A deviation from what is known of a data set: a warning, an error or ignored."""
     if verify not in VERIFY:
         raise ConfigError(f"verify={verify!r}; one of {', '.join(VERIFY)} is expected")
-    if verify == "error":
+    if not fits and verify == "error":
         raise DataError(text)
-    if verify == "warn":
-        warnings.warn(text, FrettaWarning, stacklevel=3)
+    if not fits and verify == "warn":
+        warnings.warn(text, FrettaWarning, stacklevel=4)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -39,23 +42,16 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(found[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def plain(name: str) -> str:
-    """A folder name without case, blanks, dashes: Real World = RealWorld = real_world."""
+def fold_name(name: str) -> str:
+    """A name without case, blanks, dashes: Real World = RealWorld = real_world."""
     return "".join(c for c in name.casefold() if c not in " _-")
 
 
-def subfolders(folder: Path) -> list[str]:
-    """Sorted names of the visible folders in `folder`."""
-    try:
-        with os.scandir(folder) as entries:
-            names = [e.name for e in entries if not _hidden(e.name) and e.is_dir()]
-    except OSError as error:
-        raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
-    return sorted(names)
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
+# ---- finding a data set ------------------------------------------------------------------------
 
 
 def data_root(root: str | Path | None, what: str) -> Path:
@@ -85,49 +81,68 @@ def locate(
     hint: str = "",
 ) -> Path:
     """The first of root/<folder>, root/<folder>/<folder> and root itself that `fits`."""
-    known = {plain(name): rank for rank, name in reversed([*enumerate(folders)])}
-    looked: list[Path] = []
-    there = [name for name in subfolders(root) if plain(name) in known]
-    places = [root / name for name in sorted(there, key=lambda name: known[plain(name)])]
-    for place in places:
-        deeper = [place / name for name in subfolders(place) if plain(name) in known]
-        for candidate in (place, *deeper):
-            looked.append(candidate)
-            if fits(candidate):
-                return candidate
+    known = [fold_name(name) for name in folders]
+    named = [name for name in subfolders(root) if fold_name(name) in known]
+    looked = []
+    for name in sorted(named, key=lambda name: known.index(fold_name(name))):
+        place = root / name
+        looked.append(place)
+        looked += [place / inner for inner in subfolders(place) if fold_name(inner) in known]
     looked.append(root)
-    if fits(root):
-        return root
-    absent = [] if places else [str(root / name) for name in folders[:1]]
+    for place in looked:
+        if fits(place):
+            return place
+    absent = [] if named else [root / folders[0]]
     raise DataError(
         f"{what} was not found: {wanted} was looked for in "
-        f"{', '.join([*absent, *map(str, looked)])}{hint}"
+        f"{', '.join(map(str, [*absent, *looked]))}{hint}"
     )
+
+
+# ---- listing -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _entries(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """The visible entries of a folder."""
+    try:
+        with os.scandir(folder) as entries:
+            yield (entry for entry in entries if not _hidden(entry.name))
+    except OSError as error:
+        raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Sorted names of the visible folders in `folder`."""
+    with _entries(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 def has_images(folder: Path) -> bool:
     """Whether there is an image directly in `folder`."""
-    try:
-        with os.scandir(folder) as entries:
-            return any(e.name.lower().endswith(EXTENSIONS) and not _hidden(e.name) for e in entries)
-    except OSError as error:
-        raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
+    with _entries(folder) as entries:
+        return any(entry.name.lower().endswith(EXTENSIONS) for entry in entries)
 
 
-def scan_class(folder: Path, prefix: str) -> list[str]:
-    """Image files below one class folder, sorted, as `prefix/name`."""
+def scan(folder: Path) -> Scan:
+    """The image files of each class folder, sorted."""
+    names = subfolders(folder)
+    _check_duplicates(names, str(folder))
+    return {name: _images_below(folder / name, name) for name in names}
+
+
+def _images_below(folder: Path, prefix: str) -> list[str]:
     found: list[str] = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if _hidden(entry.name):
-                    continue
-                if entry.name.lower().endswith(EXTENSIONS):
-                    found.append(f"{prefix}/{entry.name}")
-                elif entry.is_dir(follow_symlinks=False):  # a link could lead in circles
-                    found += scan_class(Path(entry.path), f"{prefix}/{entry.name}")
-    except OSError as error:
-        raise DataError(f"cannot list {folder}: {error.strerror or error}") from error
+    with _entries(folder) as entries:
+        for entry in entries:
+            if entry.name.lower().endswith(EXTENSIONS):
+                found.append(f"{prefix}/{entry.name}")
+            elif entry.is_dir(follow_symlinks=False):  # a link could lead in circles
+                found += _images_below(Path(entry.path), f"{prefix}/{entry.name}")
     return sorted(found)
 
 
@@ -138,14 +153,10 @@ def visible_files(folder: Path) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in files if not _hidden(name))
 
 
-def scan(folder: Path) -> dict[str, list[str]]:
-    """Class folder -> image files relative to `folder`."""
-    names = subfolders(folder)
-    check_duplicates(names, str(folder))
-    return {name: scan_class(folder / name, name) for name in names}
+# ---- classes and domains -----------------------------------------------------------------------
 
 
-def check_duplicates(names: Iterable[str], where: str) -> None:
+def _check_duplicates(names: Iterable[str], where: str) -> None:
     """Dog and dog are one class on some disks and two on others: refuse both."""
     seen: dict[str, str] = {}
     for name in names:
@@ -157,8 +168,8 @@ def check_duplicates(names: Iterable[str], where: str) -> None:
             )
 
 
-def agree(
-    scans: Mapping[str, Mapping[str, Sequence[str]]],
+def common_classes(
+    scans: Mapping[str, Scan],
     where: str,
     classes: Sequence[str] | None = None,
     exact: bool = True,
@@ -170,10 +181,10 @@ def agree(
     """
     if classes is None:
         reference = next(iter(scans))
-        expected, told = list(scans[reference]), f"domain {reference!r}"
+        expected, origin = list(scans[reference]), f"domain {reference!r}"
     else:
-        check_duplicates(classes, "the list of classes")
-        expected, told = list(classes), "the class list"
+        _check_duplicates(classes, "the list of classes")
+        expected, origin = list(classes), "the class list"
     # Case only matters between the domains of an unknown set: nothing says which one is right.
     fold: Callable[[str], str] = str if classes is None else str.casefold
     known = {fold(name) for name in expected}
@@ -186,7 +197,7 @@ def agree(
             parts += [f"has {listed(extra)} as well"] if extra else []
             raise DataError(
                 f"class names do not match: domain {name!r} in {where} {' and '.join(parts)} "
-                f"(compared with {told}, {len(expected)} classes); labels are positions in the "
+                f"(compared with {origin}, {len(expected)} classes); labels are positions in the "
                 "sorted class list, so the folders must agree"
             )
     return expected
@@ -195,7 +206,7 @@ def agree(
 def file_domain(
     name: str,
     folder: Path,
-    found: Mapping[str, Sequence[str]],
+    found: Scan,
     classes: Sequence[str],
     decoding: Decoding,
     corruption: str | None = None,
@@ -214,3 +225,87 @@ def file_domain(
     rows = np.arange(len(files), dtype=np.int64)
     labels = np.asarray(numbers, dtype=np.int64)
     return Domain(name, labels, source, rows, corruption=corruption, severity=severity)
+
+
+# ---- any folder of images ----------------------------------------------------------------------
+
+
+def guess_layout(base: Path) -> str:
+    """`classes` where the folders in `base` hold images, `domains` where they hold folders."""
+    classes, domains = [], []
+    for name in subfolders(base):
+        if has_images(base / name):
+            classes.append(name)
+        elif subfolders(base / name):
+            domains.append(name)
+    if classes and domains:
+        raise DataError(
+            f"the layout of {base} is ambiguous: {listed(domains)} hold folders and "
+            f"{listed(classes)} hold images; pass layout='classes' or layout='domains'"
+        )
+    return "domains" if domains else "classes"
+
+
+def class_folders(base: Path) -> list[str]:
+    """Names of the class folders, in either layout."""
+    names = subfolders(base)
+    if guess_layout(base) == "classes":
+        return names
+    return sorted({inner for name in names for inner in subfolders(base / name)})
+
+
+def open_folder(
+    name: str,
+    root: str | Path | None = None,
+    *,
+    path: str | None = None,
+    layout: str = "auto",
+    domains: str | Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    size: int | None = 224,
+    fit: str = "squash",
+    interpolation: str = "bilinear",
+    exif: bool = True,
+    crop_ratio: float = CROP_RATIO,
+    alpha: str = "drop",
+) -> Dataset:
+    """`<root>/<path>` laid out as `<class>/*` (one domain, "clean") or `<domain>/<class>/*`.
+
+    `classes` fixes the label order, for example to that of a trained model; folders may then be
+    fewer. Photographs are turned upright by their EXIF tag unless `exif=False`.
+    """
+    if layout not in LAYOUTS:
+        raise ConfigError(f"layout={layout!r}; one of {', '.join(LAYOUTS)} is expected")
+    decoding = Decoding(size, fit, interpolation, exif, crop_ratio, alpha)
+    base = data_root(root, f"the image folder {path}" if path else "an image folder")
+    if path is not None:
+        base = data_root(base / path, "the image folder")
+    if (guess_layout(base) if layout == "auto" else layout) == "classes":
+        if domains is not None:
+            raise ConfigError(
+                f"domains={domains!r} cannot be chosen: {base} holds class folders and is one "
+                "domain, 'clean'"
+            )
+        places = {"clean": base}
+    else:
+        present = subfolders(base)
+        chosen = present if domains is None else as_names(domains)
+        places = {domain: base / domain for domain in chosen}
+        for domain in places:
+            if domain not in present:
+                raise DataError(f"no domain {domain!r} in {base}, which has {listed(present)}")
+    scans = {domain: scan(place) for domain, place in places.items()}
+    if not any(scans.values()):
+        raise DataError(
+            f"no class folder in {base}; <class>/*.jpg or <domain>/<class>/*.jpg is expected"
+        )
+    labels = common_classes(scans, str(base), classes, exact=classes is None)
+    if classes is None and domains is None:
+        empty = [c for c in labels if not any(found[c] for found in scans.values())]
+        if empty and len(empty) < len(labels):
+            raise DataError(
+                f"no image of class {listed(empty)} in {base}; an empty folder would shift the "
+                "labels of the classes after it: remove it, or pass classes="
+            )
+    found = [file_domain(d, places[d], scans[d], labels, decoding) for d in places]
+    return Dataset(name, labels, found, root=str(base))

@@ -5,39 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..corruptions import CORRUPTIONS
-from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
+from ..corruptions import ALL
 from ..errors import DataError
 from ..models.preprocessing import CROP_RATIO, Decoding
-from .arrays import check_corruptions, severities, shifted_name
 from .domain import Dataset
-from .domainsets import guess_layout
 from .folders import (
-    agree,
-    complain,
+    check_known,
+    common_classes,
     data_root,
     file_domain,
+    guess_layout,
     has_images,
     listed,
     locate,
     scan,
     subfolders,
 )
-from .known import IMAGENET_C_GROUPS
-from .shift import with_corruptions
+from .shift import corruption_names, domain_name, severity_levels, with_corruptions
 
 FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet-sample", "imagenet", "val")
+# ImageNet-C is distributed in archives; some people keep one folder per archive.
+GROUPS = ("noise", "blur", "weather", "digital", "extra")
 CLASSES = 1000
 
 
 def find_corruptions(base: Path) -> dict[str, Path]:
     """Corruption -> folder, directly in `base` or one level down in noise, blur, ..."""
-    known = CORRUPTIONS + EXTRA_CORRUPTIONS
     names = subfolders(base)
-    found = {name: base / name for name in names if name in known}
-    for group in (name for name in names if name in IMAGENET_C_GROUPS):
+    found = {name: base / name for name in names if name in ALL}
+    for group in (name for name in names if name in GROUPS):
         for name in subfolders(base / group):
-            if name in known:
+            if name in ALL:
                 found.setdefault(name, base / group / name)
     return found
 
@@ -46,9 +44,8 @@ def find_imagenet(root: str | Path | None) -> Path:
     """A folder with corruption folders or with class folders of images."""
 
     def fits(folder: Path) -> bool:
-        if find_corruptions(folder):
-            return True
-        return any(has_images(folder / name) for name in subfolders(folder)[:3])
+        some = subfolders(folder)[:3]
+        return bool(find_corruptions(folder)) or any(has_images(folder / name) for name in some)
 
     return locate(
         data_root(root, "ImageNet-C"),
@@ -75,44 +72,42 @@ def open_imagenet_c(
 ) -> Dataset:
     """A domain per corruption and severity; the corruptions are made here if only clean images
     are found. Sorted class folders give the labels."""
-    chosen, levels = check_corruptions(domains), severities(severity)
+    corruptions, levels = corruption_names(domains), severity_levels(severity)
     decoding = Decoding(size, fit, interpolation, exif, crop_ratio)
     base = find_imagenet(root)
-    there = find_corruptions(base)
-    if there:
-        places = {}
-        for corruption in chosen:
-            for level in levels:
-                place = there.get(corruption, base / corruption) / str(level)
-                if not place.is_dir():
-                    raise DataError(
-                        f"ImageNet-C {corruption} at severity {level} is missing: no folder "
-                        f"{place}; {base} has {listed(there)}"
-                    )
-                places[shifted_name(corruption, level, len(levels) > 1)] = (
-                    corruption,
-                    level,
-                    place,
+    present = find_corruptions(base)
+    if present:
+        places = {
+            domain_name(corruption, level, len(levels) > 1): (corruption, level)
+            for corruption in corruptions
+            for level in levels
+        }
+        scans, folders = {}, {}
+        for domain, (corruption, level) in places.items():
+            folders[domain] = present.get(corruption, base / corruption) / str(level)
+            if not folders[domain].is_dir():
+                raise DataError(
+                    f"ImageNet-C {corruption} at severity {level} is missing: no folder "
+                    f"{folders[domain]}; {base} has {listed(present)}"
                 )
-        scans = {domain: scan(place) for domain, (_, _, place) in places.items()}
-        classes = agree(scans, str(base))
+            scans[domain] = scan(folders[domain])
+        classes = common_classes(scans, str(base))
         found = [
-            file_domain(domain, place, scans[domain], classes, decoding, corruption, level)
-            for domain, (corruption, level, place) in places.items()
+            file_domain(domain, folders[domain], scans[domain], classes, decoding, *shown)
+            for domain, shown in places.items()
         ]
-        opened = Dataset(name, classes, found, root=str(base))
+        dataset = Dataset(name, classes, found, root=str(base))
     else:
         if guess_layout(base) != "classes":
             raise DataError(f"{base} holds neither corruption folders nor class folders of images")
         images = scan(base)
         clean = file_domain("clean", base, images, list(images), decoding)
-        opened = with_corruptions(
-            Dataset(name, list(images), [clean], root=str(base)), chosen, levels, corruption_seed
-        )
-    if len(opened.classes) != CLASSES:
-        complain(
-            verify,
-            f"ImageNet has {CLASSES} classes, but {base} has {len(opened.classes)}; labels are "
-            "positions in the sorted list of folders and will not match an ImageNet model",
-        )
-    return opened
+        dataset = Dataset(name, list(images), [clean], root=str(base))
+        dataset = with_corruptions(dataset, corruptions, levels, corruption_seed)
+    check_known(
+        len(dataset.classes) == CLASSES,
+        verify,
+        f"ImageNet has {CLASSES} classes, but {base} has {len(dataset.classes)}; labels are "
+        "positions in the sorted list of folders and will not match an ImageNet model",
+    )
+    return dataset

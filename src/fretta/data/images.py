@@ -39,17 +39,17 @@ def _pillow() -> Any:
     return Image
 
 
-def decode(path: str, how: Decoding, notes: list[str] | None = None) -> NDArray[np.uint8]:
+def decode(path: str, decoding: Decoding, notes: list[str] | None = None) -> NDArray[np.uint8]:
     """One image as (H, W, 3) uint8; DataError with the path where that is impossible.
 
-    `notes` gets what is worth saying about the file: that only its first frame was taken.
+    `notes` gets what a user may want to know about the file: that only its first frame was taken.
     """
     pillow = _pillow()
     try:
         with pillow.open(path) as image:
             frames = getattr(image, "n_frames", 1) if notes is not None else 1
             image.load()
-            pixels = np.array(_fitted(_rgb(image, how), how), dtype=np.uint8)
+            pixels = np.array(_fitted(_rgb(image, decoding), decoding), dtype=np.uint8)
         if notes is not None and frames > 1:
             notes.append(f"first of {frames} frames")
         return pixels
@@ -57,15 +57,15 @@ def decode(path: str, how: Decoding, notes: list[str] | None = None) -> NDArray[
         raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
 
 
-def _rgb(image: Image.Image, how: Decoding) -> Image.Image:
-    if how.exif:
+def _rgb(image: Image.Image, decoding: Decoding) -> Image.Image:
+    if decoding.exif:
         from PIL import ImageOps
 
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I") or image.mode == "F":
         image = _deep(image)
     see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
-    if see_through and how.alpha == "white":
+    if see_through and decoding.alpha == "white":
         image = image.convert("RGBA")
         ground = _pillow().new("RGBA", image.size, "white")
         return _pillow().alpha_composite(ground, image).convert("RGB")  # type: ignore[no-any-return]
@@ -88,16 +88,16 @@ def _deep(image: Image.Image) -> Image.Image:
     return _pillow().fromarray(high)  # type: ignore[no-any-return]
 
 
-def _fitted(image: Image.Image, how: Decoding) -> Image.Image:
-    size = how.size
+def _fitted(image: Image.Image, decoding: Decoding) -> Image.Image:
+    size = decoding.size
     if size is None or image.size == (size, size):
         return image
     pillow = _pillow()
-    kind = pillow.Resampling[how.interpolation.upper()]
-    if how.fit == "squash":
+    kind = pillow.Resampling[decoding.interpolation.upper()]
+    if decoding.fit == "squash":
         return image.resize((size, size), kind)
     width, height = image.size
-    short = how.short_side or size
+    short = decoding.short_side or size
     long = int(short * max(width, height) / min(width, height))
     width, height = (short, long) if width <= height else (long, short)
     left, top = round((width - size) / 2), round((height - size) / 2)

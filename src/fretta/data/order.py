@@ -34,15 +34,22 @@ DEFAULT_IMBALANCE = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
-    """A stretch of the stream that is cut into batches on its own: none crosses its border."""
+class Schedule:
+    """Which images come in which order, and where batches begin. Plain arrays."""
 
-    domain: Indices  # which domain each sample comes from
-    index: Indices  # and which image of that domain it is
-    reset: bool = False  # the adapter starts afresh here
+    domain: Indices  # number of each image's domain
+    index: Indices  # and its place in that domain
+    edges: Indices  # batch b is images edges[b] to edges[b + 1]
+    resets: NDArray[np.bool_]  # the adapter is reset before batch b
 
     def __len__(self) -> int:
-        return len(self.index)
+        """Number of batches."""
+        return len(self.resets)
+
+    def batch(self, number: int) -> tuple[Indices, Indices]:
+        """Domain numbers and indices of one batch."""
+        part = slice(int(self.edges[number]), int(self.edges[number + 1]))
+        return self.domain[part], self.index[part]
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def random_state(seed: int, *words: object) -> np.random.RandomState:
     return np.random.RandomState([int(seed) & 0xFFFFFFFF, int(seed) >> 32, key])
 
 
-def first(count: int, limit: int | None) -> Indices:
+def limited(count: int, limit: int | None) -> Indices:
     """At most `limit` of `count` images, drawn once and for all.
 
     The choice must not depend on the seed of the stream, which changes the order alone. It is a
@@ -155,22 +162,6 @@ def correlated(
     return np.concatenate(shuffled).astype(np.int64)
 
 
-def cut(segments: Sequence[Segment], batch_size: int) -> tuple[Indices, NDArray[np.bool_]]:
-    """Where batches begin and end in the concatenated segments, and which of them reset.
-
-    The last batch of a segment may be smaller.
-    """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size!r}; an integer from 1 is expected")
-    edges, resets, base = [0], [], 0
-    for segment in segments:
-        for start in range(0, len(segment), batch_size):
-            edges.append(base + min(start + batch_size, len(segment)))
-            resets.append(segment.reset and start == 0)
-        base += len(segment)
-    return np.asarray(edges, dtype=np.int64), np.asarray(resets, dtype=np.bool_)
-
-
 def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int]:
     """Domain numbers in gradual order: each corruption's severities up, then down again."""
     groups: dict[str, list[int]] = {}
@@ -193,29 +184,33 @@ def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int
     return path
 
 
-def arrange(
+def schedule(
     order: Order,
     names: Sequence[str],
     labels: Sequence[Indices],
     severities: Sequence[float | None],
     classes: int,
-    seed: int,
     *,
+    seed: int,
+    batch_size: int,
     limit: int | None = None,
     concentration: float = DEFAULT_CONCENTRATION,
     slots: int | None = None,
     imbalance: float = DEFAULT_IMBALANCE,
-) -> list[Segment]:
-    """The segments of a stream over domains given by name and labels.
+) -> Schedule:
+    """The schedule of a stream over domains given by name and labels.
 
-    Choose images (long tail, then limit: independent of the seed), arrange, shuffle each segment.
+    Choose images (long tail, then limit: independent of the seed), arrange the domains, shuffle
+    each visit. No batch crosses from one visit to the next; the last of a visit may be smaller.
     """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size!r}; an integer from 1 is expected")
     chosen = []
     for own in labels:
         kept = long_tail(own, classes, imbalance) if order.long_tailed else np.arange(len(own))
-        chosen.append(kept[first(len(kept), limit)])
+        chosen.append(kept[limited(len(kept), limit)])
 
-    def segment(numbers: Sequence[int], reset: bool, *words: object) -> Segment:
+    def visit(numbers: Sequence[int], *words: object) -> tuple[Indices, Indices]:
         domain = np.concatenate([np.full(len(chosen[n]), n, dtype=np.int64) for n in numbers])
         index = np.concatenate([chosen[n] for n in numbers]).astype(np.int64)
         random = random_state(seed, order.arrangement == "mixed", *words)
@@ -224,12 +219,24 @@ def arrange(
             shuffle = correlated(shown, concentration, random, slots)
         else:
             shuffle = random.permutation(len(index))
-        return Segment(domain[shuffle], index[shuffle], reset)
+        return domain[shuffle], index[shuffle]
 
     if order.arrangement == "mixed":
-        return [segment(range(len(names)), False)]
-    if order.arrangement == "gradual":
+        parts = [visit(range(len(names)))]
+    elif order.arrangement == "gradual":
         path = visits(names, severities)
-        return [segment([n], False, names[n], path[:i].count(n)) for i, n in enumerate(path)]
-    reset = order.arrangement == "independent"
-    return [segment([n], reset, names[n]) for n in range(len(names))]
+        parts = [visit([n], names[n], path[:i].count(n)) for i, n in enumerate(path)]
+    else:
+        parts = [visit([n], names[n]) for n in range(len(names))]
+    edges, resets = [0], []
+    for _, index in parts:
+        begin = edges[-1]
+        for start in range(0, len(index), batch_size):
+            edges.append(begin + min(start + batch_size, len(index)))
+            resets.append(order.arrangement == "independent" and start == 0)
+    return Schedule(
+        np.concatenate([domain for domain, _ in parts]),
+        np.concatenate([index for _, index in parts]),
+        np.asarray(edges, dtype=np.int64),
+        np.asarray(resets, dtype=np.bool_),
+    )

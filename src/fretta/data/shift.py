@@ -1,20 +1,50 @@
-"""Corruptions made on the fly: a clean data set becomes a shifted one without writing files."""
+"""Names and severities of corruptions, and data sets corrupted while they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..corruptions import CORRUPTIONS
-from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
+from ..corruptions import ALL, CORRUPTIONS, EXTRA
 from ..errors import ConfigError
-from .arrays import check_corruptions, severities, shifted_name
 from .domain import Dataset
 
-# One severity, or a severity and the set of constants it refers to.
-Strength = float | tuple[float, str | None]
+SEVERITIES = (1, 2, 3, 4, 5)
 CONSTANTS = (None, "cifar", "imagenet")
-NAMED = {"all": CORRUPTIONS, "extra": EXTRA_CORRUPTIONS}
+GROUPS = {"all": CORRUPTIONS, "extra": EXTRA}
+# A severity, or a severity and the set of constants it refers to.
+Strength = float | tuple[float, str | None]
+
+
+def corruption_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name or several, "all" (the 15 of the benchmark, also None) or "extra" (the other 4)."""
+    given = ["all"] if names is None else [names] if isinstance(names, str) else list(names)
+    chosen = [name for entry in given for name in GROUPS.get(entry, (entry,))]
+    for name in chosen:
+        if name not in ALL:
+            raise ConfigError(f"unknown corruption {name!r}; known: {', '.join(ALL)}")
+    if not chosen:
+        raise ConfigError("an empty list of corruptions; give names, or 'all' for the 15")
+    return tuple(dict.fromkeys(chosen))
+
+
+def severity_levels(severity: float | Sequence[float], whole: bool = True) -> tuple[float, ...]:
+    """One severity or several; files hold `whole` numbers only."""
+    levels = tuple(severity) if isinstance(severity, Sequence) else (severity,)
+    for level in levels:
+        number = isinstance(level, (int, float)) and not isinstance(level, bool)
+        if not number or not 1 <= level <= 5 or (whole and level not in SEVERITIES):
+            raise ConfigError(
+                f"severity={severity!r}; {'whole ' * whole}numbers from 1 to 5 are expected"
+            )
+    if not levels or len(set(levels)) < len(levels):
+        raise ConfigError(f"severity={severity!r}; at least one is expected, and none twice")
+    return tuple(int(level) if level in SEVERITIES else level for level in levels)
+
+
+def domain_name(corruption: str, severity: float, several: bool) -> str:
+    """`fog`, or `fog/3` where a data set has several severities."""
+    return f"{corruption}/{severity:g}" if several else corruption
 
 
 def with_corruptions(
@@ -33,18 +63,24 @@ def with_corruptions(
     constants: "cifar" or "imagenet"; None chooses by image size.
     Domains are called `fog`; `fog/3` with several severities; `photo/fog` with several domains.
     """
-    asked = NAMED.get(corruption, (corruption,)) if isinstance(corruption, str) else corruption
     shifted = []
     for domain in clean.domains:
         prefix = "" if len(clean.domains) == 1 else f"{domain.name}/"
-        for name in check_corruptions(asked):
-            given, table = _strength(severity, name, constants)
-            levels = severities(given, whole=False)
+        for name in corruption_names(corruption):
+            given: float | Sequence[float] | Strength = (
+                severity.get(name, 5) if isinstance(severity, Mapping) else severity
+            )
+            table = constants
+            if isinstance(severity, Mapping) and isinstance(given, (tuple, list)):
+                given, table = given
+            if table not in CONSTANTS:
+                raise ConfigError(f"constants={table!r}; 'cifar', 'imagenet' or None is expected")
+            levels = severity_levels(given, whole=False)  # type: ignore[arg-type]
             for level in levels:
                 shifted.append(
                     replace(
                         domain,
-                        name=prefix + shifted_name(name, level, len(levels) > 1),
+                        name=prefix + domain_name(name, level, len(levels) > 1),
                         corruption=name,
                         severity=level,
                         made=True,
@@ -53,18 +89,3 @@ def with_corruptions(
                     )
                 )
     return replace(clean, domains=shifted)
-
-
-def _strength(
-    severity: float | Sequence[float] | Mapping[str, Strength], name: str, constants: str | None
-) -> tuple[float | Sequence[float], str | None]:
-    """Severity or severities of one corruption, and the constants they refer to."""
-    given: float | Sequence[float]
-    if not isinstance(severity, Mapping):
-        given = severity
-    else:
-        own = severity.get(name, 5)
-        given, constants = own if isinstance(own, (tuple, list)) else (own, constants)
-    if constants not in CONSTANTS:
-        raise ConfigError(f"constants={constants!r}; 'cifar', 'imagenet' or None is expected")
-    return given, constants

@@ -1,29 +1,32 @@
-"""Decoding in worker processes ahead of the model."""
+"""Work done in other processes, ahead of its use."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Generator, Sequence
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
 from multiprocessing.context import BaseContext
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from .._util import end_with_parent, ignoring_interrupts
+from ..errors import FrettaWarning
 
-T = TypeVar("T", covariant=True)
+S = TypeVar("S")
+T = TypeVar("T")
 
-
-class Readable(Protocol[T]):
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> T: ...
-
-
-def _unchanged(item: T) -> T:  # type: ignore[misc]
-    return item
+_function: Callable[[Any], Any]  # in a worker: what it computes
 
 
 def _context() -> BaseContext:
-    """How workers start: from a server that has imported what they need, where there is one."""
+    """Start workers from a server that has imported what they need, where there is one.
+
+    Never a fork of this process: torch's threads may be running in it.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -31,44 +34,55 @@ def _context() -> BaseContext:
     return context
 
 
-def _prepare(worker: int) -> None:
-    """The server that started the worker lives as long as its workers do, so the loader's own
-    check, which looks at the parent's number, would wait for ever."""
+def _start(function: Callable[[Any], Any], quiet: bool) -> None:
+    """In each worker, once: end with the parent, use one thread."""
+    global _function
+    _function = function
     end_with_parent()
+    if quiet:
+        warnings.simplefilter("ignore", FrettaWarning)
+    import_module("torch").set_num_threads(1)
+    if find_spec("threadpoolctl") is not None:  # comes with scikit-learn
+        import_module("threadpoolctl").threadpool_limits(1)
+
+
+def _call(task: Any) -> Any:
+    return _function(task)
 
 
 def ahead(
-    reader: Readable[T], numbers: Sequence[int], workers: int, prefetch: int
+    function: Callable[[S], T],
+    tasks: Iterable[S],
+    workers: int,
+    prefetch: int = 2,
+    quiet: bool = False,
 ) -> Generator[T, None, None]:
-    """reader[n] for each number, in order. The items do not depend on the number of workers.
+    """function(task) for each task, in order; `workers` processes keep `prefetch` each ahead.
 
-    Workers are started fresh (never forked from a process that already runs torch's threads), and
-    end with the generator. They send arrays, not tensors, so nothing lives in shared memory, which
-    is small in containers. The loader gets its own generator: the default one, which a method may
-    draw from, is left alone.
+    The results do not depend on the number of workers; 0 computes in this process. Workers end
+    with the generator. `quiet` keeps fretta's warnings to this process.
     """
-    if workers == 0 or not numbers:
-        for number in numbers:
-            yield reader[number]
+    if workers == 0:
+        yield from map(function, tasks)
         return
-    import torch
-    from torch.utils.data import DataLoader
+    context = _context()
+    pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(function, quiet))
+    waiting = iter(tasks)
+    sent: deque[Future[T]] = deque()
 
-    loader: DataLoader[T] = DataLoader(
-        reader,  # type: ignore[arg-type]
-        batch_size=None,
-        sampler=numbers,
-        num_workers=min(workers, len(numbers)),
-        collate_fn=_unchanged,
-        worker_init_fn=_prepare,
-        prefetch_factor=prefetch,
-        multiprocessing_context=_context(),
-        generator=torch.Generator(),
-    )
-    with ignoring_interrupts():
-        items = iter(loader)
+    def send(count: int) -> None:
+        with ignoring_interrupts():  # sending a task may start a process
+            sent.extend(pool.submit(_call, task) for task in islice(waiting, count))
+
     try:
-        yield from items
+        send(workers * prefetch)
+        while sent:
+            result = sent.popleft().result()
+            send(1)
+            yield result
+    except (GeneratorExit, KeyboardInterrupt):  # nobody waits for the rest
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
-        # Dropping the iterator would do, but a traceback (Ctrl-C) can keep it alive for long.
-        items._shutdown_workers()  # type: ignore[attr-defined]
+        pool.shutdown(cancel_futures=True)

@@ -1,38 +1,45 @@
-"""What writing a corrupted data set needs, whichever its layout: order, record, workers."""
+"""corrupt_folder(): the corrupted version of a data set, written to disk."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
-from itertools import islice
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from .._util import atomic, ignoring_interrupts
-from ..errors import DataError, FrettaWarning
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Order", "Progress", "Record", "Summary", "Workers", "atomic"]
+from .._util import atomic
+from ..corruptions import corrupt
+from ..corruptions.base import pillow_image
+from ..corruptions.weather import photographs
+from ..errors import ConfigError, DataError
+from ..models.preprocessing import Decoding
+from .cifar_pickle import read_batch
+from .images import decode
+from .shift import CONSTANTS, SEVERITIES, corruption_names, severity_levels
+from .workers import ahead
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]  # (images done, images in total)
+Pixels = NDArray[np.uint8]
 
-RECORD = "severities.json"
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to make. Plain data: it travels to the workers."""
-
-    names: tuple[str, ...]
-    severities: tuple[int, ...]
-    seed: int
-    constants: str | None
+MANIFEST = "severities.json"
+CIFAR_BATCHES = ("test_batch", "test")  # CIFAR-10, CIFAR-100
+CIFAR_CHUNK, FILE_CHUNK = 500, 16  # images in one task
+# How a file is written, by its suffix: JPEG at quality 95, everything else without loss.
+SAVE: dict[str, dict[str, Any]] = {
+    ".jpg": {"format": "JPEG", "quality": 95},
+    ".jpeg": {"format": "JPEG", "quality": 95},
+    ".png": {"format": "PNG"},
+    ".bmp": {"format": "BMP"},
+    ".ppm": {"format": "PPM"},
+    ".webp": {"format": "WEBP", "lossless": True},
+    ".tif": {"format": "TIFF"},
+    ".tiff": {"format": "TIFF"},
+}
 
 
 @dataclass
@@ -46,81 +53,257 @@ class Summary:
     unreadable: list[str] = field(default_factory=list)  # sources skipped, one "path: reason" each
 
 
-class Record:
+@dataclass(frozen=True)
+class Job:
+    """What to write where. Plain data: it travels to the workers."""
+
+    source: Path
+    folder: Path
+    names: tuple[str, ...]
+    severities: tuple[int, ...]
+    seed: int
+    constants: str | None
+    errors: str
+
+    def corrupt(self, images: Pixels, name: str, severity: int, indices: Sequence[int]) -> Pixels:
+        return corrupt(
+            images, name, severity, seed=self.seed, indices=indices, constants=self.constants
+        )
+
+
+def corrupt_folder(
+    src: str | Path,
+    dst: str | Path,
+    corruptions: str | Sequence[str] = "all",
+    severities: int | Sequence[int] = (1, 2, 3, 4, 5),
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    constants: str | None = None,
+    errors: str = "raise",
+) -> Summary:
+    """Write the corrupted version of `src` to `dst`.
+
+    A CIFAR folder (its test batch) becomes the CIFAR-C layout; any other folder of images, however
+    nested, the ImageNet-C layout. Run again to continue: what is complete is kept. The files are
+    the same for any number of `jobs`.
+
+    corruptions  names, or "all" (the 15 of the benchmark), or "extra" (the other four)
+    progress     called with (images done, images in total)
+    errors       unreadable images: "raise" a DataError that names the file, or "skip" them and list
+                 them in the summary
+    """
+    source, folder = Path(src), Path(dst)
+    names = corruption_names(corruptions)
+    levels = tuple(sorted(int(level) for level in severity_levels(severities)))
+    if constants not in CONSTANTS:
+        raise ConfigError(f"constants={constants!r}; 'cifar', 'imagenet' or None is expected")
+    if errors not in ("raise", "skip"):
+        raise ConfigError(f"errors={errors!r}; 'raise' or 'skip' is expected")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ConfigError(f"jobs={jobs!r}; a number of processes from 1 is expected")
+    if not source.is_dir():
+        raise DataError(f"there is no folder {source}; give a CIFAR folder or a folder of images")
+    if folder.resolve().is_relative_to(source.resolve()):
+        raise ConfigError(
+            f"{folder} lies inside {source}: the results would be taken for sources next time. "
+            "Choose a folder outside"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, and the corrupted version is a folder of files")
+    if "frost" in names:
+        photographs()  # warns here, once, if they are missing
+    job = Job(source, folder, names, levels, int(seed), constants, errors)
+    workers = jobs if jobs > 1 else 0
+    batch = next((source / name for name in CIFAR_BATCHES if (source / name).is_file()), None)
+    if batch is not None:
+        return _write_cifar(batch, job, workers, progress)
+    return _write_images(job, workers, progress)
+
+
+class Manifest:
     """`severities.json`: how the folder was made and which severities are complete.
 
     A folder is continued only with the seed and constants it was begun with.
     """
 
-    def __init__(self, folder: Path, layout: str, order: Order, **facts: Any) -> None:
-        self.path = folder / RECORD
-        made = {"layout": layout, "seed": order.seed, "constants": order.constants, **facts}
+    def __init__(self, layout: str, job: Job, **facts: Any) -> None:
+        self.path = job.folder / MANIFEST
+        self.made = {"layout": layout, "seed": job.seed, "constants": job.constants, **facts}
         self.complete: dict[str, list[int]] = {}
-        if self.path.is_file():
-            try:
-                found = json.loads(self.path.read_text())
-                self.complete = {k: [int(s) for s in v] for k, v in found.pop("complete").items()}
-            except (ValueError, KeyError, AttributeError, TypeError) as error:
-                raise DataError(
-                    f"{self.path} is damaged ({error}); remove the folder and start again"
-                ) from error
-            if found != made:
-                raise DataError(
-                    f"{folder} was begun with {found}, and this run has {made}: the two cannot be "
-                    "mixed. Choose another folder, or the same settings"
-                )
-        self.made = made
+        if not self.path.is_file():
+            return
+        try:
+            found = json.loads(self.path.read_text())
+            self.complete = {k: [int(s) for s in v] for k, v in found.pop("complete").items()}
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise DataError(
+                f"{self.path} is damaged ({error}); remove the folder and start again"
+            ) from error
+        if found != self.made:
+            raise DataError(
+                f"{job.folder} was begun with {found}, and this run has {self.made}: the two cannot"
+                " be mixed. Choose another folder, or the same settings"
+            )
 
     def add(self, name: str, severities: Iterable[int]) -> None:
         self.complete[name] = sorted({*self.complete.get(name, []), *severities})
-        self.write()
 
     def write(self) -> None:
         with atomic(self.path) as draft:
             draft.write_text(json.dumps({**self.made, "complete": self.complete}, indent=1) + "\n")
 
 
-def _prepare() -> None:
-    """In each worker: one thread, and no second copy of the warnings the parent has given."""
-    warnings.simplefilter("ignore", FrettaWarning)
-    if find_spec("threadpoolctl") is not None:  # comes with scikit-learn
-        import_module("threadpoolctl").threadpool_limits(1)
+# ---- the CIFAR-C layout: a .npy for each corruption, severities 1 to 5 stacked, and labels.npy ---
 
 
-class Workers:
-    """`jobs` processes, kept for the whole run; with one job everything happens in this process."""
+@dataclass(frozen=True, eq=False)
+class _CifarPart:
+    """Corrupts some rows of the test batch. This is what worker processes get."""
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-        self.pool: ProcessPoolExecutor | None = None
-        if jobs > 1:
-            kinds = multiprocessing.get_all_start_methods()
-            # Never a fork of this process: torch's threads may be running in it.
-            kind = "forkserver" if "forkserver" in kinds else "spawn"
-            context = multiprocessing.get_context(kind)
-            self.pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare)
+    job: Job
+    images: Pixels
 
-    def __enter__(self) -> Workers:
-        return self
+    def __call__(self, task: tuple[str, int, int]) -> Pixels:
+        name, severity, start = task
+        part = self.images[start : start + CIFAR_CHUNK]
+        return self.job.corrupt(part, name, severity, range(start, start + len(part)))
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self.pool is None:
-            return
-        if kind is not None and not issubclass(kind, Exception):  # Ctrl-C: files appear whole
-            for process in list(self.pool._processes.values()):
-                process.terminate()
-        self.pool.shutdown(cancel_futures=True)
 
-    def run(self, function: Callable[..., T], tasks: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-        """function(*task) for every task, in order; only a few tasks are sent ahead."""
-        if self.pool is None:
-            for task in tasks:
-                yield function(*task)
-            return
-        waiting = iter(tasks)
-        first = islice(waiting, 2 * self.jobs)
-        with ignoring_interrupts():  # the first task starts the processes
-            ahead: list[Future[T]] = [self.pool.submit(function, *task) for task in first]
-        while ahead:
-            yield ahead.pop(0).result()
-            ahead.extend(self.pool.submit(function, *task) for task in islice(waiting, 1))
+def _write_cifar(batch: Path, job: Job, workers: int, progress: Progress | None) -> Summary:
+    """Every array has room for all five severities, at their usual places. Those that are not
+    written stay zero (and take no room on disk); the manifest lists the complete ones."""
+    images, labels = read_batch(batch)
+    digest = blake2b(images.tobytes(), digest_size=8).hexdigest()
+    manifest = Manifest("cifar", job, images=len(images), pixels=digest)
+    summary = Summary("cifar", job.folder)
+    total = len(images) * len(job.names) * len(job.severities)
+    if not (job.folder / "labels.npy").is_file():
+        with atomic(job.folder / "labels.npy") as draft:
+            np.save(draft, np.tile(labels, len(SEVERITIES)))
+    before: dict[str, list[int]] = {}
+    tasks: dict[str, list[tuple[str, int, int]]] = {}
+    for name in job.names:
+        before[name] = []
+        if (job.folder / f"{name}.npy").is_file():  # one that the manifest lacks is complete
+            before[name] = manifest.complete.get(name, list(SEVERITIES))
+        todo = [severity for severity in job.severities if severity not in before[name]]
+        starts = range(0, len(images), CIFAR_CHUNK)
+        tasks[name] = [(name, severity, start) for severity in todo for start in starts]
+        summary.kept += len(images) * (len(job.severities) - len(todo))
+    if progress is not None:
+        progress(summary.kept, total)
+    every_task = [task for name in job.names for task in tasks[name]]
+    parts = ahead(_CifarPart(job, images), every_task, workers, quiet=True)
+    shape = (len(SEVERITIES), *images.shape)
+    try:
+        for name in (name for name in job.names if tasks[name]):
+            path = job.folder / f"{name}.npy"
+            manifest.complete[name] = before[name]
+            manifest.write()
+            with atomic(path) as draft:
+                flat = (shape[0] * shape[1], *shape[2:])
+                array = np.lib.format.open_memmap(draft, mode="w+", dtype=np.uint8, shape=flat)
+                blocks = array.reshape(shape)
+                for severity in before[name]:
+                    blocks[severity - 1] = _existing(path, shape)[severity - 1]
+                for _, severity, start in tasks[name]:
+                    part = next(parts)
+                    blocks[severity - 1, start : start + len(part)] = part
+                    summary.written += len(part)
+                    if progress is not None:
+                        progress(summary.written + summary.kept, total)
+                array.flush()
+                del blocks, array
+            manifest.add(name, (severity for _, severity, _ in tasks[name]))
+            manifest.write()
+    finally:
+        parts.close()
+    return summary
+
+
+def _existing(path: Path, shape: tuple[int, ...]) -> Pixels:
+    """The array made so far, memory-mapped, severity by severity."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it and run again") from error
+    if array.shape != (shape[0] * shape[1], *shape[2:]) or array.dtype != np.uint8:
+        raise DataError(
+            f"{path} is {array.dtype} {array.shape}, which is not five severities of "
+            f"{shape[1]} images; remove it or choose another folder"
+        )
+    return np.asarray(array).reshape(shape)
+
+
+# ---- the ImageNet-C layout: <corruption>/<severity>/<path of the source> -------------------------
+
+
+@dataclass(frozen=True)
+class _FileCopies:
+    """Writes every corruption of a few files. This is what worker processes get."""
+
+    job: Job
+
+    def __call__(self, files: list[str]) -> tuple[int, int, list[str]]:
+        """Images written, images already there, and the sources that could not be read."""
+        job = self.job
+        image_module = pillow_image("writing images")
+        copies = [
+            (name, severity, file)
+            for name in job.names  # one corruption goes over all files before the next
+            for severity in job.severities
+            for file in files
+        ]
+        paths = {copy: job.folder / copy[0] / str(copy[1]) / copy[2] for copy in copies}
+        todo = [copy for copy in copies if not paths[copy].is_file()]
+        images: dict[str, Pixels] = {}
+        unreadable: list[str] = []
+        for file in dict.fromkeys(file for _, _, file in todo):
+            try:
+                images[file] = decode(str(job.source / file), Decoding(size=None))
+            except DataError as error:
+                if job.errors == "raise":
+                    raise DataError(f"{error}; errors='skip' leaves such files out") from error
+                unreadable.append(f"{job.source / file}: {error.__cause__ or error}")
+        todo = [copy for copy in todo if copy[2] in images]
+        for copy in todo:
+            name, severity, file = copy
+            # A file's randomness comes from its path: other files may come and go.
+            index = int.from_bytes(blake2b(file.encode(), digest_size=7).digest(), "little")
+            pixels = job.corrupt(images[file][None], name, severity, [index])[0]
+            with atomic(paths[copy]) as draft:
+                image_module.fromarray(pixels).save(draft, **SAVE[paths[copy].suffix.lower()])
+        each = len(job.names) * len(job.severities)
+        kept = len(copies) - len(todo) - each * len(unreadable)
+        return len(todo), kept, unreadable
+
+
+def _write_images(job: Job, workers: int, progress: Progress | None) -> Summary:
+    files = sorted(
+        path.relative_to(job.source).as_posix()
+        for path in job.source.rglob("*")
+        if path.suffix.lower() in SAVE and not path.name.startswith(".") and path.is_file()
+    )
+    if not files:
+        raise DataError(
+            f"{job.source} holds neither a CIFAR test batch (test_batch or test) nor any image file"
+            f" ({', '.join(SAVE)}) at any depth"
+        )
+    manifest = Manifest("images", job)
+    manifest.write()
+    summary = Summary("images", job.folder)
+    each = len(job.names) * len(job.severities)
+    tasks = [files[start : start + FILE_CHUNK] for start in range(0, len(files), FILE_CHUNK)]
+    for written, kept, unreadable in ahead(_FileCopies(job), tasks, workers, quiet=True):
+        summary.written += written
+        summary.kept += kept
+        summary.unreadable += unreadable
+        if progress is not None:
+            skipped = each * len(summary.unreadable)
+            progress(summary.written + summary.kept + skipped, each * len(files))
+    for name in job.names:
+        manifest.add(name, job.severities)
+    manifest.write()
+    return summary

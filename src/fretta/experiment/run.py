@@ -200,7 +200,7 @@ def _last_batches(stream: Stream) -> dict[int, str]:
     """The last batch of each domain that holds nothing else: where its NRS is measured."""
     last: dict[str, int] = {}
     for number in range(len(stream)):
-        domains, _ = stream.plan.batch(number)
+        domains, _ = stream.schedule.batch(number)
         if (domains == domains[0]).all():
             last[stream.dataset.domains[int(domains[0])].name] = number
     return {number: name for name, number in last.items()}

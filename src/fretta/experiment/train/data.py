@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...data import Dataset, Domain, dataset_options, open_dataset
-from ...data.folders import plain
+from ...data.folders import fold_name
 from ...errors import ConfigError, FrettaError, FrettaWarning
 from .augment import (
     color_jitter,
@@ -66,10 +66,10 @@ def _leave_one_out(config: TrainConfig) -> TrainData:
     raw = open_dataset(config.data, config.root, size=None)
     quiet = {"verify": "off"} if "verify" in dataset_options(config.data) else {}  # said once
     sized = open_dataset(config.data, config.root, size=config.size, **quiet)
-    wanted = plain(str(config.target))
-    target = [name for name in raw.names if plain(name) == wanted]
+    wanted = fold_name(str(config.target))
+    target = [name for name in raw.names if fold_name(name) == wanted]
     known = [*raw.names, *raw.missing]
-    if not any(plain(name) == wanted for name in known):
+    if not any(fold_name(name) == wanted for name in known):
         raise ConfigError(
             f"target={config.target!r} is no domain of {config.data}; it has {', '.join(known)}"
         )
@@ -79,7 +79,7 @@ def _leave_one_out(config: TrainConfig) -> TrainData:
             f"{config.data} has only the domain {target[0]!r} in {raw.root}: leaving it out leaves "
             "nothing to train on"
         )
-    absent = [name for name in raw.missing if plain(name) != wanted]
+    absent = [name for name in raw.missing if fold_name(name) != wanted]
     if absent:
         warnings.warn(
             f"{config.data} in {raw.root} lacks {', '.join(absent)}: training on "

@@ -133,7 +133,7 @@ def fit(
         _set_rng_states(state["random"], device)
     began = time.monotonic()
     batches = Batches(data.train.domains, steps, config)
-    decoded = ahead(batches, range(start, steps), config.workers, prefetch=2)
+    decoded = ahead(batches.__getitem__, range(start, steps), config.workers, prefetch=2)
     model.train()
     try:
         for step, samples in zip(range(start, steps), decoded, strict=True):
