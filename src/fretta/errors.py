@@ -88,6 +88,10 @@ class MissingExtraError(FrettaError, ImportError):
             f"{purpose} needs the package {package!r}, which is not installed; "
             f"it comes with the extra: pip install 'fretta[{extra}]'"
         )
+        self._given = package, extra, purpose
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), self._given  # raised in a worker, it arrives as what it is
 
 
 class FrettaWarning(UserWarning):

@@ -230,7 +230,7 @@ def test_wrong_requests(cifar: Path, tree: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="empty list of corruptions"):
         corrupt_folder(tree, target, [])
     for severities in ([], 0, 6, [2.5], [True]):
-        with pytest.raises(ConfigError, match="whole numbers from 1 to 5|at least one"):
+        with pytest.raises(ConfigError, match=r"whole numbers from 1 to 5|at least one"):
             corrupt_folder(tree, target, "fog", severities)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="jobs"):
         corrupt_folder(tree, target, jobs=0)

@@ -93,19 +93,6 @@ def disk(radius: float, alias: float) -> Floats:
     return kernel[reach - filled : reach + filled + 1, reach - filled : reach + filled + 1]
 
 
-def _fast_length(least: int) -> int:
-    """The next whole number with no prime factor above 5: quick to transform."""
-    length = least
-    while True:
-        rest = length
-        for factor in (2, 3, 5):
-            while rest % factor == 0:
-                rest //= factor
-        if rest == 1:
-            return length
-        length += 1
-
-
 @lru_cache(maxsize=8)
 def _disk_spectrum(radius: float, alias: float, rows: int, columns: int) -> NDArray[np.complex128]:
     return np.fft.rfft2(disk(radius, alias)[::-1, ::-1], (rows, columns))
@@ -130,7 +117,8 @@ def defocus_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
             np.multiply(window, kernel[row, column], out=term)
             levels += term
     else:
-        shape = _fast_length(height + 2 * reach), _fast_length(width + 2 * reach)
+        fast = scipy_module("fft", "defocus blur").next_fast_len
+        shape = fast(height + 2 * reach, real=True), fast(width + 2 * reach, real=True)
         spectrum = np.fft.rfft2(padded, shape)
         spectrum *= _disk_spectrum(c[0], c[1], *shape)
         whole = np.fft.irfft2(spectrum, shape)
@@ -163,11 +151,12 @@ def zoom_crop(size: int, factor: float) -> tuple[int, int]:
     return (size - crop) // 2, crop
 
 
-def _zooms(size: int, factors: Floats) -> list[Any]:
+@lru_cache(maxsize=16)
+def zooms(size: int, end: float, step: float) -> list[Any]:
     """Each center zoom along one axis as a sparse (size, size) matrix."""
     sparse = scipy_module("sparse", "zoom blur")
     matrices = []
-    for factor in factors:
+    for factor in np.arange(1, end, step):
         start, crop = zoom_crop(size, factor)
         matrix = np.zeros((size, size))
         matrix[:, start : start + crop] = zoom_matrix(size, factor)
@@ -179,25 +168,18 @@ def _zooms(size: int, factors: Floats) -> list[Any]:
 def zoom_operator(height: int, width: int, end: float, step: float) -> Any:
     """The sum of the image and all its zooms, as one sparse (HW, HW) matrix."""
     sparse = scipy_module("sparse", "zoom blur")
-    factors = np.arange(1, end, step)
     total = sparse.eye_array(height * width, format="csr")
-    for down, across in zip(_zooms(height, factors), _zooms(width, factors), strict=True):
+    for down, across in zip(zooms(height, end, step), zooms(width, end, step), strict=True):
         total = total + sparse.kron(down, across, format="csr")
     return total
 
 
 @lru_cache(maxsize=8)
-def zoom_stack(size: int, end: float, step: float) -> Any:
-    """All zooms along one axis below each other, (zooms * size, size)."""
+def zoom_passes(height: int, width: int, end: float, step: float) -> tuple[Any, Any]:
+    """All zooms down the columns, (zooms * H, H), and along the rows, (W, zooms * W)."""
     sparse = scipy_module("sparse", "zoom blur")
-    return sparse.vstack(_zooms(size, np.arange(1, end, step)), format="csr")
-
-
-@lru_cache(maxsize=8)
-def zoom_row(size: int, end: float, step: float) -> Any:
-    """All zooms along one axis beside each other, (size, zooms * size)."""
-    sparse = scipy_module("sparse", "zoom blur")
-    return sparse.hstack(_zooms(size, np.arange(1, end, step)), format="csr")
+    down = sparse.vstack(zooms(height, end, step), format="csr")
+    return down, sparse.hstack(zooms(width, end, step), format="csr")
 
 
 def zoom_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
@@ -208,20 +190,23 @@ def zoom_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
     """
     count, height, width, _ = images.shape
     end, step = float(c[0]), float(c[1])
-    zooms = len(np.arange(1, end, step))
+    number = len(np.arange(1, end, step))
     if height * width <= 64 * 64:
         pixels = images.transpose(1, 2, 0, 3).reshape(height * width, count * 3)
         levels = zoom_operator(height, width, end, step) @ pixels.astype(np.float64)
-        levels /= zooms + 1
+        levels /= number + 1
         return to_pixels(levels).reshape(height, width, count, 3).transpose(2, 0, 1, 3)
+    stack, row = zoom_passes(height, width, end, step)
     result = np.empty_like(images)
     for place, image in enumerate(images):
         lines = image.reshape(height, width * 3).astype(np.float64)
-        down = (zoom_stack(height, end, step) @ lines).reshape(zooms, height, width, 3)
-        turned = np.ascontiguousarray(down.transpose(0, 2, 1, 3)).reshape(zooms * width, height * 3)
-        levels = zoom_row(width, end, step) @ turned
+        down = (stack @ lines).reshape(number, height, width, 3)
+        turned = np.ascontiguousarray(down.transpose(0, 2, 1, 3)).reshape(
+            number * width, height * 3
+        )
+        levels = row @ turned
         levels += image.transpose(1, 0, 2).reshape(width, height * 3)
-        levels /= zooms + 1
+        levels /= number + 1
         result[place] = to_pixels(levels).reshape(width, height, 3).transpose(1, 0, 2)
     return result
 

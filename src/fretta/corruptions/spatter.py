@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Draws, Floats, Pixels, to_pixels
-from .blur import border, gaussian
+from .base import Draws, Floats, Pixels, scipy_module, to_pixels
+from .blur import gaussian
 from .constants import Constants
 
 Whole = NDArray[np.int64]
@@ -18,23 +18,10 @@ MUD = np.array([63.0, 42.0, 20.0])  # brown
 FAR = 20.0  # distances beyond this count as this
 
 
-def _shifted(planes: NDArray[Any], reach: int, mode: str) -> NDArray[Any]:
-    """(N, H, W) with `reach` more pixels on each side."""
-    height, width = planes.shape[1:]
-    rows = border(np.arange(-reach, height + reach), height, mode)
-    columns = border(np.arange(-reach, width + reach), width, mode)
-    return planes[:, rows][:, :, columns]
-
-
-def _correlate(planes: NDArray[Any], kernel: Whole, mode: str) -> Whole:
-    """3 x 3 correlation of whole numbers."""
-    padded = _shifted(planes, 1, mode).astype(np.int64)
-    height, width = planes.shape[1:]
-    total: Whole = np.zeros(planes.shape, dtype=np.int64)
-    for row, column in np.argwhere(kernel):
-        window = padded[:, row : row + height, column : column + width]
-        total += int(kernel[row, column]) * window
-    return total
+def _correlate(planes: NDArray[Any], kernel: NDArray[Any], mode: str) -> NDArray[Any]:
+    """Correlation of each plane of (N, H, W) with a 3 x 3 kernel."""
+    ndimage = scipy_module("ndimage", "spatter")
+    return np.asarray(ndimage.correlate(planes, kernel[None], mode=mode))
 
 
 SOBEL = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
@@ -44,8 +31,8 @@ EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 
 def edges(layer: Pixels, low: int = 50, high: int = 150) -> NDArray[np.bool_]:
     """Canny's edges with |gx| + |gy|: thin ridges above `low` that touch one above `high`."""
-    gx = _correlate(layer, SOBEL, "nearest")
-    gy = _correlate(layer, SOBEL.T, "nearest")
+    levels = layer.astype(np.int64)
+    gx, gy = _correlate(levels, SOBEL, "nearest"), _correlate(levels, SOBEL.T, "nearest")
     size: Whole = np.abs(gx) + np.abs(gy)
     around = np.pad(size, ((0, 0), (1, 1), (1, 1)))
     height, width = size.shape[1:]
@@ -71,12 +58,9 @@ def edges(layer: Pixels, low: int = 50, high: int = 150) -> NDArray[np.bool_]:
         ),
     )
     ridge &= size > low
-    kept = ridge & (size > high)
-    while True:  # grow the strong ridges along the weak ones until nothing changes
-        grown = ridge & (_correlate(kept, BOX, "nearest") > 0)
-        if np.array_equal(grown, kept):
-            return kept
-        kept = grown
+    ndimage = scipy_module("ndimage", "spatter")
+    touching = np.ones((1, 3, 3))
+    return np.asarray(ndimage.binary_propagation(ridge & (size > high), touching, ridge))
 
 
 STEPS = (
@@ -121,13 +105,7 @@ def water(layer: Floats) -> Floats:
     maximum 1."""
     drops = to_pixels(layer * 255.0)
     depth = distance(edges(drops))
-    height, width = depth.shape[1:]
-    padded = _shifted(depth, 1, "mirror")
-    total = np.zeros_like(depth)
-    for row in range(3):
-        for column in range(3):
-            total += padded[:, row : row + height, column : column + width]
-    levels = to_pixels(total / 9).astype(np.int64)
+    levels = to_pixels(_correlate(depth, BOX, "mirror") / 9).astype(np.int64)
     levels = np.stack([equalize(image) for image in levels])
     levels = np.clip(_correlate(levels, EMBOSS, "mirror"), 0, 255)
     levels = np.rint(_correlate(levels, BOX, "mirror") / 9).astype(np.int64)
