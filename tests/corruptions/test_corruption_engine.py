@@ -14,81 +14,50 @@ import pytest
 import torch
 from corruption_pictures import make_pictures
 
-from fretta.corruptions import ALL, CORRUPTIONS, EXTRA, blur, constants_for, corrupt, weather
+from fretta.corruptions import ALL, blur, constants_for, corrupt, weather
 from fretta.errors import ConfigError, FrettaWarning, InputError, MissingExtraError
 
 pytestmark = pytest.mark.filterwarnings("ignore:frost uses procedural:fretta.errors.FrettaWarning")
-RANDOM = [
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "glass_blur",
-    "motion_blur",
-    "snow",
-    "frost",
-    "fog",
-    "elastic_transform",
-    "speckle_noise",
-    "spatter",
-]
-
-
-def test_the_lists() -> None:
-    assert len(CORRUPTIONS) == 15
-    assert len(EXTRA) == 4
-    assert CORRUPTIONS + EXTRA == ALL
-    assert CORRUPTIONS[0] == "gaussian_noise"
-    assert CORRUPTIONS[-1] == "jpeg_compression"
+FIXED = {
+    *("defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"),
+    *("gaussian_blur", "saturate"),
+}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_result_does_not_depend_on_the_batch(name: str) -> None:
     images = make_pictures(100, 32, 32)  # more than one chunk
-    whole = corrupt(images, name, 4, seed=7)
+    together = corrupt(images, name, 4, seed=7)
     order = np.random.default_rng(0).permutation(100)
-    np.testing.assert_array_equal(
-        corrupt(images[order], name, 4, seed=7, indices=order), whole[order]
-    )
+    shuffled = corrupt(images[order], name, 4, seed=7, indices=order)
+    np.testing.assert_array_equal(shuffled, together[order])
     for place in (0, 57, 99):
         one = corrupt(images[place : place + 1], name, 4, seed=7, indices=[place])
-        np.testing.assert_array_equal(one[0], whole[place])
+        np.testing.assert_array_equal(one[0], together[place])
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("size", [(1, 1), (2, 5), (8, 8), (28, 28), (31, 90)])
-def test_any_size(name: str, size: tuple[int, int]) -> None:
-    images = make_pictures(2, *size)
-    before = images.copy()
-    for constants in ("cifar", "imagenet", None):
-        result = corrupt(images, name, 5, constants=constants)
-        assert result.shape == images.shape
-        assert result.dtype == np.uint8
-    np.testing.assert_array_equal(images, before)
+def test_any_size(name: str) -> None:
+    for size in ((1, 1), (2, 5), (8, 8), (28, 28), (31, 90)):
+        images = make_pictures(2, *size)
+        before = images.copy()
+        for constants in ("cifar", "imagenet", None):
+            result = corrupt(images, name, 5, constants=constants)
+            assert result.shape == images.shape
+            assert result.dtype == np.uint8
+        np.testing.assert_array_equal(images, before)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_severity_changes_the_image(name: str) -> None:
-    images = make_pictures(4, 32, 32)
+def test_severities_and_seeds(name: str) -> None:
+    images = np.repeat(make_pictures(2, 32, 32), 2, axis=0)
     results = [corrupt(images, name, severity) for severity in (1, 2, 3, 4, 5)]
     assert all((result != images).any() for result in results)
     assert all((a != b).any() for a, b in pairwise(results))
-
-
-@pytest.mark.parametrize("name", RANDOM)
-def test_randomness_is_per_image_and_per_seed(name: str) -> None:
-    images = np.repeat(make_pictures(1, 32, 32), 3, axis=0)
-    first, second = corrupt(images, name, 5, seed=0), corrupt(images, name, 5, seed=1)
-    np.testing.assert_array_equal(first, corrupt(images, name, 5, seed=0))
-    assert (first != second).any()
-    assert (first[0] != first[1]).any()
-
-
-@pytest.mark.parametrize("name", sorted(set(ALL) - set(RANDOM)))
-def test_the_others_are_not_random(name: str) -> None:
-    images = np.repeat(make_pictures(1, 32, 32), 2, axis=0)
-    result = corrupt(images, name, 5, seed=0)
-    np.testing.assert_array_equal(result[0], result[1])
-    np.testing.assert_array_equal(result, corrupt(images, name, 5, seed=9))
+    np.testing.assert_array_equal(results[-1], corrupt(images, name, 5, seed=0))
+    other = corrupt(images, name, 5, seed=1)
+    assert (results[-1] == other).all() == (name in FIXED)
+    assert (results[-1][0] == results[-1][1]).all() == (name in FIXED)  # the same picture twice
 
 
 def test_strided_and_torch_images() -> None:
@@ -96,13 +65,12 @@ def test_strided_and_torch_images() -> None:
     expected = corrupt(images, "glass_blur", 3)
     planes = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     np.testing.assert_array_equal(corrupt(planes.permute(0, 2, 3, 1), "glass_blur", 3), expected)
-    np.testing.assert_array_equal(
-        corrupt(images[::2], "glass_blur", 3, indices=[0, 2]), expected[::2]
-    )
+    every_other = corrupt(images[::2], "glass_blur", 3, indices=[0, 2])
+    np.testing.assert_array_equal(every_other, expected[::2])
     assert corrupt(images[:0], "fog").shape == (0, 32, 40, 3)
 
 
-def test_constants_follow_the_size() -> None:
+def test_constants_follow_size_and_severity() -> None:
     assert constants_for("gaussian_noise", 5, 32, 32) == (0.10,)
     assert constants_for("gaussian_noise", 5, 8, 500) == (0.10,)  # the shorter side decides
     assert constants_for("gaussian_noise", 5, 224, 300) == (0.38,)
@@ -111,15 +79,7 @@ def test_constants_follow_the_size() -> None:
     assert constants_for("defocus_blur", 5, 64, 64)[0] == pytest.approx(1.5 + 8.5 / 6)
     assert constants_for("fog", 2, 500, 500, "cifar") == (0.5, 3)
     assert constants_for("fog", 2, 10, 10, "imagenet") == (2, 2)
-
-
-def test_fractional_severities_lie_between() -> None:
     assert constants_for("contrast", 2.5, 32, 32) == pytest.approx((0.45,))
-    images = make_pictures(8, 32, 32)
-    change = [
-        np.abs(corrupt(images, "brightness", s).astype(int) - images).mean() for s in (2, 2.5, 3)
-    ]
-    assert change[0] < change[1] < change[2]
 
 
 @pytest.mark.parametrize(
@@ -136,14 +96,11 @@ def test_wrong_images(images: Any, message: str) -> None:
         corrupt(images, "fog")
 
 
-@pytest.mark.parametrize("severity", [0, 0.9, 5.1, -1, "5", None, True, float("nan")])
-def test_wrong_severity(severity: Any) -> None:
-    with pytest.raises(ConfigError, match="severity"):
-        corrupt(make_pictures(1, 8, 8), "fog", severity)
-
-
-def test_wrong_names_and_indices() -> None:
+def test_wrong_options() -> None:
     images = make_pictures(2, 8, 8)
+    for severity in (0, 0.9, 5.1, -1, "5", None, True, float("nan")):
+        with pytest.raises(ConfigError, match="severity"):
+            corrupt(images, "fog", severity)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="gaussian_noise"):
         corrupt(images, "fogg")
     with pytest.raises(ConfigError, match="'cifar', 'imagenet' or None"):
@@ -155,14 +112,12 @@ def test_wrong_names_and_indices() -> None:
 
 @pytest.fixture
 def no_photographs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def clear() -> None:
-        weather.photographs.cache_clear()
-        weather.scaled.cache_clear()
-
     monkeypatch.setattr(weather, "photograph_folder", lambda: None)
-    clear()
+    for cached in (weather.photographs, weather.scaled):
+        cached.cache_clear()
     yield
-    clear()
+    for cached in (weather.photographs, weather.scaled):
+        cached.cache_clear()
 
 
 @pytest.mark.usefixtures("no_photographs")
@@ -196,9 +151,10 @@ def test_nothing_optional_is_imported() -> None:
 def test_a_missing_package_is_named(
     name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = [module for module in sys.modules if module.partition(".")[0] == package]
-    for module in {package, *there}:
+    present = [module for module in sys.modules if module.partition(".")[0] == package]
+    for module in {package, *present}:
         monkeypatch.setitem(sys.modules, module, None)
     blur.zoom_operator.cache_clear()
+    blur.zooms.cache_clear()
     with pytest.raises(MissingExtraError, match=r"fretta\[data\]"):
         corrupt(make_pictures(1, 8, 8), name)
