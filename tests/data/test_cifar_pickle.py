@@ -21,12 +21,10 @@ def test_planes_become_pixels(tmp_path: Path) -> None:
     batch = {b"data": flat[None].astype(np.uint8), b"labels": [7]}
     (tmp_path / "b").write_bytes(pickle.dumps(batch))
     images, labels = read_batch(tmp_path / "b")
-    assert images.shape == (1, 32, 32, 3)
-    assert images.dtype == np.uint8
+    assert (images.shape, images.dtype) == ((1, 32, 32, 3), np.uint8)
     assert images[0, 0, 5].tolist() == [99, 20, 30]
     assert images[0, 31, 31].tolist() == [10, 20, 30]
-    assert labels.tolist() == [7]
-    assert labels.dtype == np.int64
+    assert (labels.tolist(), labels.dtype) == ([7], np.int64)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -99,10 +97,10 @@ def test_unexpected_content(tmp_path: Path, content: Any, message: str) -> None:
     assert str(tmp_path / "b") in str(caught.value)
 
 
-def test_truncated_missing_and_text_files(tmp_path: Path) -> None:
-    whole = pickle.dumps({"data": np.zeros((9, 3072), np.uint8), "labels": [0] * 9})
-    for length in (0, 1, 40, len(whole) // 2, len(whole) - 1):
-        (tmp_path / "b").write_bytes(whole[:length])
+def test_damaged_missing_and_text_files(tmp_path: Path) -> None:
+    content = pickle.dumps({"data": np.zeros((9, 3072), np.uint8), "labels": [0] * 9})
+    for length in (0, 1, 40, len(content) // 2, len(content) - 1):
+        (tmp_path / "b").write_bytes(content[:length])
         with pytest.raises(DataError, match="cannot be read as a CIFAR batch"):
             read_batch(tmp_path / "b")
     (tmp_path / "b").write_text("not a pickle at all")
@@ -110,14 +108,11 @@ def test_truncated_missing_and_text_files(tmp_path: Path) -> None:
         read_batch(tmp_path / "b")
     with pytest.raises(DataError, match=r"no file .*gone"):
         read_batch(tmp_path / "gone")
-
-
-def test_shape_that_does_not_fit_the_bytes(tmp_path: Path) -> None:
-    # 2·3072 bytes said to be 3·3072: numpy's own reader is not asked to believe it.
-    whole = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}, protocol=2)
-    lied = whole.replace(b"K\x02M\x00\x0c\x86", b"K\x03M\x00\x0c\x86")
-    assert lied != whole
-    (tmp_path / "b").write_bytes(lied)
+    # 2·3072 bytes declared as 3·3072: numpy's own reader never sees them.
+    batch = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}, protocol=2)
+    changed = batch.replace(b"K\x02M\x00\x0c\x86", b"K\x03M\x00\x0c\x86")
+    assert changed != batch
+    (tmp_path / "b").write_bytes(changed)
     with pytest.raises(DataError, match="cannot be read"):
         read_batch(tmp_path / "b")
 
