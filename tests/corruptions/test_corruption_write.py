@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from corruption_pictures import make_pictures
 from PIL import Image
 
-from fretta.corruptions import CORRUPTIONS, corrupt
+from fretta.corruptions import corrupt
 from fretta.corruptions.base import read_rgb
 from fretta.data import corrupt_folder, write
 from fretta.errors import ConfigError, DataError
@@ -70,15 +71,15 @@ def test_cifar_layout(cifar: Path, tmp_path: Path) -> None:
 
 
 def test_some_severities_first_the_others_later(cifar: Path, tmp_path: Path) -> None:
-    part, whole = tmp_path / "part", tmp_path / "whole"
+    part, complete = tmp_path / "part", tmp_path / "complete"
     corrupt_folder(cifar, part, "fog", 5)
     record = json.loads((part / "severities.json").read_text())
     assert record["complete"] == {"fog": [5]}
     assert not np.load(part / "fog.npy")[:24].any()  # room for severities 1 to 4
     summary = corrupt_folder(cifar, part, "fog")
     assert (summary.written, summary.kept) == (24, 6)
-    corrupt_folder(cifar, whole, "fog")
-    assert contents(part) == contents(whole)
+    corrupt_folder(cifar, complete, "fog")
+    assert contents(part) == contents(complete)
     again = corrupt_folder(cifar, part, "fog")
     assert (again.written, again.kept) == (0, 30)
 
@@ -136,23 +137,18 @@ def test_image_layout(tree: Path, tmp_path: Path) -> None:
     assert corrupt_folder(tree, target, ["contrast", "fog"], [1, 5]).kept == 16
 
 
-def test_an_image_does_not_depend_on_its_neighbors(tree: Path, tmp_path: Path) -> None:
-    corrupt_folder(tree, tmp_path / "all", "gaussian_noise", 5)
-    (tree / "art" / "dog" / "1.jpg").unlink()
-    corrupt_folder(tree, tmp_path / "fewer", "gaussian_noise", 5)
-    fewer, everything = contents(tmp_path / "fewer"), contents(tmp_path / "all")
-    assert len(fewer) == len(everything) - 1
-    assert all(everything[name] == value for name, value in fewer.items())
-
-
-def test_a_missing_result_is_made_again(tree: Path, tmp_path: Path) -> None:
-    target = tmp_path / "c"
-    corrupt_folder(tree, target, "fog", [1, 2])
-    before = contents(target)
-    (target / "fog" / "2" / "art" / "dog" / "2.png").unlink()
-    summary = corrupt_folder(tree, target, "fog", [1, 2])
+def test_images_can_come_and_go(tree: Path, tmp_path: Path) -> None:
+    corrupt_folder(tree, tmp_path / "all", "gaussian_noise", [1, 2])
+    before = contents(tmp_path / "all")
+    (tmp_path / "all" / "gaussian_noise" / "2" / "art" / "dog" / "2.png").unlink()
+    summary = corrupt_folder(tree, tmp_path / "all", "gaussian_noise", [1, 2])
     assert (summary.written, summary.kept) == (1, 7)
-    assert contents(target) == before
+    assert contents(tmp_path / "all") == before
+    (tree / "art" / "dog" / "1.jpg").unlink()
+    corrupt_folder(tree, tmp_path / "fewer", "gaussian_noise", [1, 2])
+    fewer = contents(tmp_path / "fewer")
+    assert len(fewer) == len(before) - 2
+    assert all(before[name] == value for name, value in fewer.items())
 
 
 @pytest.mark.slow
@@ -210,32 +206,23 @@ def test_damaged_arrays_are_refused(cifar: Path, tmp_path: Path) -> None:
         corrupt_folder(cifar, target, "contrast", 2)
 
 
-def test_groups_of_names(cifar: Path, tmp_path: Path) -> None:
-    summary = corrupt_folder(cifar, tmp_path / "c", ["extra", "saturate"], 1)
-    assert summary.written == 4 * 6
-    assert len(CORRUPTIONS) == 15
-
-
 def test_wrong_requests(cifar: Path, tree: Path, tmp_path: Path) -> None:
     target = tmp_path / "c"
-    with pytest.raises(DataError, match="no folder"):
-        corrupt_folder(tmp_path / "nowhere", target)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="neither a CIFAR test batch"):
-        corrupt_folder(tmp_path / "empty", target)
-    with pytest.raises(ConfigError, match="inside"):
-        corrupt_folder(tree, tree / "corrupted")
-    with pytest.raises(ConfigError, match="unknown corruption 'fogg'"):
-        corrupt_folder(tree, target, "fogg")
-    with pytest.raises(ConfigError, match="empty list of corruptions"):
-        corrupt_folder(tree, target, [])
-    for severities in ([], 0, 6, [2.5], [True]):
-        with pytest.raises(ConfigError, match=r"whole numbers from 1 to 5|at least one"):
-            corrupt_folder(tree, target, "fog", severities)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="jobs"):
-        corrupt_folder(tree, target, jobs=0)
-    with pytest.raises(ConfigError, match="errors"):
-        corrupt_folder(tree, target, errors="ignore")
-    with pytest.raises(ConfigError, match="mnist"):
-        corrupt_folder(tree, target, constants="mnist")
+    everything: dict[str, Any] = {"src": tree, "dst": target}
+    for error, message, options in (
+        (DataError, "no folder", {"src": tmp_path / "nowhere"}),
+        (DataError, "neither a CIFAR test batch", {"src": tmp_path / "empty"}),
+        (ConfigError, "inside", {"dst": tree / "corrupted"}),
+        (ConfigError, "is a file", {"dst": cifar / "test_batch"}),
+        (ConfigError, "unknown corruption 'fogg'", {"corruptions": "fogg"}),
+        (ConfigError, "empty list", {"corruptions": []}),
+        *((ConfigError, "severity=", {"severities": s}) for s in ([], 0, 6, [2.5], [True])),
+        (ConfigError, "jobs", {"jobs": 0}),
+        (ConfigError, "errors", {"errors": "ignore"}),
+        (ConfigError, "mnist", {"constants": "mnist"}),
+    ):
+        with pytest.raises(error, match=message):
+            corrupt_folder(**{**everything, **options})
     assert not target.exists()
+    assert corrupt_folder(cifar, target, ["extra", "saturate"], 1).written == 4 * 6
