@@ -121,8 +121,8 @@ def defocus_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
         shape = fast(height + 2 * reach, real=True), fast(width + 2 * reach, real=True)
         spectrum = np.fft.rfft2(padded, shape)
         spectrum *= _disk_spectrum(c[0], c[1], *shape)
-        whole = np.fft.irfft2(spectrum, shape)
-        levels = whole[:, :, 2 * reach :, 2 * reach :][:, :, :height, :width].copy()
+        convolved = np.fft.irfft2(spectrum, shape)
+        levels = convolved[:, :, 2 * reach :, 2 * reach :][:, :, :height, :width].copy()
     return from_planar(levels)
 
 
@@ -133,15 +133,15 @@ def zoom_matrix(size: int, factor: float) -> Floats:
     """The (size, crop) matrix of a center zoom along one axis: the middle pixels that `zoom_crop`
     gives, spread linearly from the first to the last, then trimmed to `size`."""
     crop = zoom_crop(size, factor)[1]
-    whole = round(crop * factor)
-    at = np.arange(whole) * ((crop - 1) / (whole - 1) if whole > 1 else 0.0)
+    zoomed = round(crop * factor)
+    at = np.arange(zoomed) * ((crop - 1) / (zoomed - 1) if zoomed > 1 else 0.0)
     left = np.minimum(at.astype(np.int64), max(crop - 2, 0))
     share = at - left
-    matrix = np.zeros((whole, crop))
-    matrix[np.arange(whole), left] = 1.0 - share
+    matrix = np.zeros((zoomed, crop))
+    matrix[np.arange(zoomed), left] = 1.0 - share
     if crop > 1:
-        matrix[np.arange(whole), left + 1] += share
-    trim = (whole - size) // 2
+        matrix[np.arange(zoomed), left + 1] += share
+    trim = (zoomed - size) // 2
     return matrix[trim : trim + size]
 
 

@@ -11,7 +11,7 @@ from .base import Draws, Floats, Pixels, scipy_module, to_pixels
 from .blur import gaussian
 from .constants import Constants
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 WATER = np.array([175.0, 238.0, 238.0])  # pale turquoise
 MUD = np.array([63.0, 42.0, 20.0])  # brown
@@ -33,11 +33,11 @@ def edges(layer: Pixels, low: int = 50, high: int = 150) -> NDArray[np.bool_]:
     """Canny's edges with |gx| + |gy|: thin ridges above `low` that touch one above `high`."""
     levels = layer.astype(np.int64)
     gx, gy = _correlate(levels, SOBEL, "nearest"), _correlate(levels, SOBEL.T, "nearest")
-    size: Whole = np.abs(gx) + np.abs(gy)
+    size: Integers = np.abs(gx) + np.abs(gy)
     around = np.pad(size, ((0, 0), (1, 1), (1, 1)))
     height, width = size.shape[1:]
 
-    def at(down: int, right: int) -> Whole:
+    def at(down: int, right: int) -> Integers:
         return around[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
 
     flat = np.tan(np.pi / 8) * np.abs(gx)  # the gradient is within 22.5° of the row
@@ -88,7 +88,7 @@ def distance(edge: NDArray[np.bool_]) -> Floats:
             return before
 
 
-def equalize(values: Whole) -> Whole:
+def equalize(values: Integers) -> Integers:
     """Histogram equalization of one image of whole numbers below 256."""
     counts = np.bincount(values.ravel(), minlength=256)
     first = int(np.flatnonzero(counts)[0])

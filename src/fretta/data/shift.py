@@ -28,14 +28,14 @@ def corruption_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def severity_levels(severity: float | Sequence[float], whole: bool = True) -> tuple[float, ...]:
-    """One severity or several; files hold `whole` numbers only."""
+def severity_levels(severity: float | Sequence[float], integers: bool = True) -> tuple[float, ...]:
+    """One severity or several; files hold `integers` only."""
     levels = tuple(severity) if isinstance(severity, Sequence) else (severity,)
     for level in levels:
         number = isinstance(level, (int, float)) and not isinstance(level, bool)
-        if not number or not 1 <= level <= 5 or (whole and level not in SEVERITIES):
+        if not number or not 1 <= level <= 5 or (integers and level not in SEVERITIES):
             raise ConfigError(
-                f"severity={severity!r}; {'whole ' * whole}numbers from 1 to 5 are expected"
+                f"severity={severity!r}; {'whole ' * integers}numbers from 1 to 5 are expected"
             )
     if not levels or len(set(levels)) < len(levels):
         raise ConfigError(f"severity={severity!r}; at least one is expected, and none twice")
@@ -75,7 +75,7 @@ def with_corruptions(
                 given, table = given
             if table not in CONSTANTS:
                 raise ConfigError(f"constants={table!r}; 'cifar', 'imagenet' or None is expected")
-            levels = severity_levels(given, whole=False)  # type: ignore[arg-type]
+            levels = severity_levels(given, integers=False)  # type: ignore[arg-type]
             for level in levels:
                 shifted.append(
                     replace(
