@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,12 +16,12 @@ import pytest
 import torch
 
 from fretta.data import Batch, make_stream, open_dataset
-from fretta.errors import DataError, FrettaWarning
+from fretta.errors import DataError, FrettaWarning, MissingExtraError
 
 Tree = Callable[..., Path]
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-pytestmark = pytest.mark.skipif(CORES < 2, reason="torch warns about two workers on one core")
+pytestmark = pytest.mark.skipif(CORES < 2, reason="two workers need two cores")
 
 
 def same(a: Batch, b: Batch) -> bool:
@@ -132,3 +133,8 @@ def test_interrupt_and_kill_end_every_process(
     finally:
         if running(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_missing_package_is_named_by_workers_too() -> None:
+    error = MissingExtraError("pillow", "data", "decoding image files")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
