@@ -55,7 +55,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
 
     The folder is tmp_path, runs use one thread, and what the guides register is forgotten.
     """
-    monkeypatch.setattr("fretta.experiment.execute.local.cores", lambda: 1)
+    monkeypatch.setattr("fretta.experiment.execute.jobs.cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
     before = dict(REGISTRY), dict(OPENERS)
 

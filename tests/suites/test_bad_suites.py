@@ -84,7 +84,7 @@ READING = {
     ),
     "unknown prediction time": (
         ("[[methods]]", 'adapter = { predict = "later" }\n[[methods]]'),
-        "'before' or 'after' is expected",
+        "choose 'before' or 'after'",
     ),
     "unknown guard": (
         ("[[methods]]", 'adapter = { guard = "often" }\n[[methods]]'),

@@ -36,9 +36,10 @@ from ..api import build_method
 from ..data import Dataset
 from ..errors import ConfigError, FrettaError, SuiteError
 from ..guard import Guard
+from ..methods import Source
 from .case import Case, open_case, open_data
 from .records import Job
-from .schema import check_adapter, check_keys, check_matrix, check_seeds, tables
+from .schema import check_keys, check_matrix, check_seeds, tables
 
 OnCase = Callable[[str, str], None]  # (name of the case, how images are preprocessed)
 PROTOCOL = {"order": "continual", "batch_size": 128, "seeds": [0]}
@@ -88,30 +89,29 @@ class Suite:
         cases: Iterable[str] | None = None,
     ) -> Suite:
         """The same suite with fewer methods, cases, seeds or images. Unknown names are errors."""
-        chosen, kept = self.methods, self.cases
-        if methods is not None:
-            chosen = tuple(m for m in chosen if m.name in set(methods) or m.title in set(methods))
-            names = {m.name for m in self.methods} | {m.title for m in self.methods}
-            self._known(methods, names, "method")
-        if cases is not None:
-            kept = tuple(c for c in kept if c.name in set(cases))
-            self._known(cases, {c.name for c in self.cases}, "case")
-        changes: dict[str, Any] = {}
+        names = {m.name for m in self.methods} | {m.title for m in self.methods}
+        changes: dict[str, Any] = {} if limit is None else {"limit": limit}
         if seeds is not None:
             changes["seeds"] = list(seeds)
             check_seeds(changes["seeds"], f"suite {self.name!r}")
-        if limit is not None:
-            changes["limit"] = limit
-        kept = tuple(replace(c, protocol={**c.protocol, **changes}) for c in kept)
-        return replace(self, cases=kept, methods=chosen)
+        wanted = self._known(methods, names, "method")
+        kept = self._known(cases, {c.name for c in self.cases}, "case")
+        return replace(
+            self,
+            cases=tuple(
+                replace(c, protocol={**c.protocol, **changes}) for c in self.cases if c.name in kept
+            ),
+            methods=tuple(m for m in self.methods if {m.name, m.title} & wanted),
+        )
 
-    def _known(self, asked: Iterable[str], there: set[str], kind: str) -> None:
-        unknown = sorted(set(asked) - there)
+    def _known(self, wanted: Iterable[str] | None, there: set[str], kind: str) -> set[str]:
+        unknown = sorted(set(wanted or ()) - there)
         if unknown:
             raise SuiteError(
                 f"suite {self.name!r} has no {kind} {', '.join(map(repr, unknown))}; it has"
                 f" {', '.join(sorted(there))}"
             )
+        return there if wanted is None else set(wanted)
 
     def jobs(
         self,
@@ -248,9 +248,10 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> CaseEn
     if "name" not in data or not entry.get("model"):
         raise SuiteError(f"{where}: needs data = {{ name = ... }} and model = {{ ... }}")
     full = {**protocol, **entry.get("protocol", {})}
-    check_adapter(entry.get("adapter", {}), where)
+    common = dict(entry.get("adapter", {}))
     try:
-        Guard.of(entry.get("adapter", {}).get("guard"))
+        Guard.of(common.pop("guard", None))
+        Source(**common).check()
     except ConfigError as error:
         raise SuiteError(f"{where}, adapter: {error}") from error
     check_seeds(full["seeds"], where)
