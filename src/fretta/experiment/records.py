@@ -44,7 +44,7 @@ class Run:
     adapter: dict[str, Any] = field(default_factory=dict)  # steps, episodic, predict
     source: dict[str, Any] | None = None  # data set of source images, for methods that need some
     source_hash: str = ""  # its fingerprint
-    defaults: str = ""  # hash of what the method does unless told otherwise
+    defaults: str = ""  # hash of the method's defaults
 
     @property
     def key(self) -> str:

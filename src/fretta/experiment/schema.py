@@ -74,8 +74,8 @@ def tables(value: Any, key: str, where: str) -> list[dict[str, Any]]:
 
 
 def check_seeds(seeds: Sequence[Any], where: str) -> None:
-    whole = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
-    if not seeds or not whole or len(set(seeds)) < len(seeds):
+    valid = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
+    if not seeds or not valid or len(set(seeds)) < len(seeds):
         raise SuiteError(
             f"{where}: seeds = {list(seeds)!r}; whole numbers from 0 are expected, at least one and"
             " none twice"

@@ -120,14 +120,14 @@ class Suite:
     ) -> list[Job]:
         """All runs, with data and weights found and hashed. Raises before any work is done.
 
-        on_case   told the name of each case and how its images are preprocessed
+        on_case   called with the name of each case and how its images are preprocessed
         """
-        opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
+        datasets: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
         jobs = []
         for entry in self.cases:
             where = f"suite {self.name!r}, case {entry.name!r}: " if self.written else ""
             try:
-                jobs += self.jobs_of(open_entry(entry, root, opened), entry, on_case)
+                jobs += self.jobs_of(open_entry(entry, root, datasets), entry, on_case)
             except FrettaError as error:
                 raise SuiteError(f"{where}{error}") from error
         if not jobs:
@@ -161,7 +161,7 @@ class Suite:
 
 
 def open_entry(
-    entry: CaseEntry, root: str | os.PathLike[str] | None, opened: dict[str, Dataset]
+    entry: CaseEntry, root: str | os.PathLike[str] | None, datasets: dict[str, Dataset]
 ) -> Case:
     """The case of a suite: model source=, or spec= and weights=; the network is not loaded."""
     model = dict(entry.model)
@@ -172,10 +172,10 @@ def open_entry(
     if named is None and "spec" not in model:
         raise ConfigError("model: give source= (weights with a card) or spec= (and weights=)")
     key = repr(sorted(entry.data.items()))
-    if key not in opened:
-        opened[key] = open_data(entry.data, root)
+    if key not in datasets:
+        datasets[key] = open_data(entry.data, root)
     name = named or model.pop("spec")
-    return open_case(name, opened[key], **model, source=entry.source, root=root, lazy=True)
+    return open_case(name, datasets[key], **model, source=entry.source, root=root, lazy=True)
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def parse_suite(content: str, name: str) -> Suite:
 
 
 def _distinct(titles: list[str], where: str, key: str) -> None:
-    """Records are told apart by label and case."""
+    """Label and case identify a record."""
     doubled = sorted({t for t in titles if titles.count(t) > 1})
     if doubled:
         raise SuiteError(

@@ -241,7 +241,7 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
     if (Path(folder) / "pytorch_model.bin").is_file():  # restricted to tensors, as any torch file
         load_weights(model, Path(folder) / "pytorch_model.bin")
     elif pretrained:
-        raise WeightsError(f"hf:{folder} was asked for pretrained weights, but the folder has none")
+        raise WeightsError(f"hf:{folder} has no weights, so pretrained=True cannot work")
     return model
 
 
