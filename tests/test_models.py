@@ -45,7 +45,7 @@ def test_hugging_face_folder(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="num_classes=3"):
         fretta.models.load(f"hf:{tmp_path}", num_classes=3)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(WeightsError, match="has none"):
+    with pytest.raises(WeightsError, match="has no weights"):
         fretta.models.load(f"hf:{tmp_path}", pretrained=True)
     torch.save(net.state_dict(), tmp_path / "pytorch_model.bin")
     assert torch.equal(fretta.models.load(f"hf:{tmp_path}")(X).logits, net(X).logits)

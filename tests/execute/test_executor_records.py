@@ -13,7 +13,7 @@ import pytest
 from executor_parts import ONE, all_numbers, small_jobs, without_weights
 
 from fretta.errors import ConfigError, StoreError
-from fretta.experiment.execute import Done, local, run_jobs
+from fretta.experiment.execute import Done, run_jobs
 from fretta.experiment.records import Job, Record
 from fretta.experiment.results import select
 from fretta.experiment.store import Store
@@ -68,7 +68,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         store.put(record, {"batches": {}})
         return record
 
-    monkeypatch.setattr(local, "execute", execute)
+    monkeypatch.setattr("fretta.experiment.execute.jobs.execute", execute)
     return seen
 
 

@@ -145,13 +145,14 @@ EXECUTORS = [
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_run(tmp_path: Path, executor: list[str]) -> None:
-    stopped = interrupted(tmp_path, "results/records/[!.]*.json", "run", "smoke", *executor)
+    runs = ("run", "smoke", "--seed", "0", "--seed", "1", "--seed", "2")  # 12: some are left
+    stopped = interrupted(tmp_path, "results/records/[!.]*.json", *runs, *executor)
     there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
-    assert there < 4
+    assert there < 12
     out = resumed(tmp_path, stopped.stderr)
     assert f"{there} were there already" in out
-    assert f"[{there + 1}/4]" in out
-    assert "[4/4]" in out
+    assert f"[{there + 1}/12]" in out
+    assert "[12/12]" in out
 
 
 @pytest.mark.slow

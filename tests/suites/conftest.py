@@ -18,17 +18,17 @@ from fretta.cli import app
 from fretta.data.cifar import CIFAR_IMAGES
 from fretta.data.datasets import OPENERS
 from fretta.data.domainsets import DOMAIN_SETS
-from fretta.experiment.suite import Case
+from fretta.experiment.suite import CaseEntry
 from fretta.methods import REGISTRY
 
-Maker = Callable[[Path, Sequence[Case]], None]
+Maker = Callable[[Path, Sequence[CaseEntry]], None]
 
 
 @pytest.fixture
 def small_world(monkeypatch: pytest.MonkeyPatch) -> Maker:
     """small_world(root, cases): data and weights for these cases, as small as they go."""
 
-    def make(root: Path, cases: Sequence[Case]) -> None:
+    def make(root: Path, cases: Sequence[CaseEntry]) -> None:
         names = {str(case.data["name"]) for case in cases}
         for name in names & DOMAIN_SETS.keys():
             domain_set(root, name, monkeypatch)
@@ -56,7 +56,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
 
     The folder is tmp_path, runs use one thread, and what the guides register is forgotten.
     """
-    monkeypatch.setattr("fretta.experiment.execute.local.cores", lambda: 1)
+    monkeypatch.setattr("fretta.experiment.execute.jobs.cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
     before = dict(REGISTRY), dict(OPENERS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ BINS = 15  # of the calibration error
 
 @dataclass
 class Samples:
-    """The samples of a stream, column by column, in order."""
+    """The samples of a stream, column by column, in order; the columns are those of Outcome."""
 
     domain: NDArray[np.int64]
     label: NDArray[np.int64]
@@ -100,25 +100,26 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
-def per_domain(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[dict[str, Any]]:
-    """One row per domain, in the order of first appearance."""
-    samples = Samples.of(outcomes)
-    rows = []
+def _domains(samples: Samples) -> Iterator[tuple[int, Samples]]:
+    """(number, its samples) of each domain, in the order of first appearance."""
     for which in dict.fromkeys(samples.domain.tolist()):
-        mine = samples.where(samples.domain == which)
+        yield which, samples.where(samples.domain == which)
+
+
+def per_domain(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per domain."""
+    rows = []
+    for which, mine in _domains(Samples.of(outcomes)):
         touching = [o for o in outcomes if (o.domain == which).any()]
         rates = [o.pass_rate for o in touching if o.pass_rate is not None]
-        rows.append(
-            _finite(
-                {
-                    "domain": names[which],
-                    **_row(mine),
-                    "pass_rate": float(np.mean(rates)) if rates else None,
-                    "batches": len(touching),
-                    "seconds_per_batch": float(np.median([o.seconds for o in touching])),
-                }
-            )
-        )
+        row = {
+            "domain": names[which],
+            **_row(mine),
+            "pass_rate": float(np.mean(rates)) if rates else None,
+            "batches": len(touching),
+            "seconds_per_batch": float(np.median([o.seconds for o in touching])),
+        }
+        rows.append(_finite(row))
     return rows
 
 
@@ -138,20 +139,19 @@ def details(
 ) -> dict[str, Any]:
     """What figures need: every batch, and per domain the classes and the calibration bins."""
     samples, classes = Samples.of(outcomes), len(class_names)
+
+    def counts(labels: NDArray[np.int64]) -> list[int]:
+        return np.bincount(labels, minlength=classes).tolist()  # type: ignore[no-any-return]
+
     domains = []
-    for which in dict.fromkeys(samples.domain.tolist()):
-        mine = samples.where(samples.domain == which)
+    for which, mine in _domains(samples):
         count, confidence, right = calibration_bins(mine)
         domains.append(
             {
                 "domain": names[which],
-                "class_seen": np.bincount(mine.label, minlength=classes).tolist(),
-                "class_right": (
-                    np.bincount(mine.label, weights=mine.right, minlength=classes)
-                    .astype(int)
-                    .tolist()
-                ),
-                "class_predicted": np.bincount(mine.predicted, minlength=classes).tolist(),
+                "class_seen": counts(mine.label),
+                "class_right": counts(mine.label[mine.right]),
+                "class_predicted": counts(mine.predicted),
                 "bin_count": count.tolist(),
                 "bin_confidence": np.round(confidence, 4).tolist(),
                 "bin_right": right.astype(int).tolist(),

@@ -27,7 +27,7 @@ def provenance() -> dict[str, Any]:
         "numpy": importlib.metadata.version("numpy"),
         "system": platform.system(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": _line_of("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
         "cores": os.cpu_count(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
@@ -35,37 +35,32 @@ def provenance() -> dict[str, Any]:
 
 def _git() -> tuple[str | None, bool | None]:
     """Commit and whether the tree differs from it; None outside a checkout of fretta."""
-    folder = Path(__file__).parent
 
-    def git(*arguments: str) -> str | None:
-        try:
-            out = subprocess.run(
-                ["git", *arguments],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=True,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return out.stdout.strip()
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        ).stdout.strip()
 
-    # An installed copy may lie inside somebody else's repository: ask whether git tracks this file.
-    if git("ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None, None
-    status = git("status", "--porcelain")
-    return git("rev-parse", "HEAD"), None if status is None else bool(status)
-
-
-def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
+        # an installed copy may lie inside somebody else's repository: does git track this file?
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def _line_of(file: str, start: str) -> str | None:
+    """What follows the colon in the line of a /proc file that starts so; None elsewhere."""
+    with suppress(OSError):
+        for line in Path(file).read_text(encoding="utf-8").splitlines():
+            if line.startswith(start):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+    return None
 
 
 class PeakMemory:
@@ -82,10 +77,5 @@ class PeakMemory:
     def read(self) -> int | None:
         if self.gpu:
             return int(torch.cuda.max_memory_allocated())
-        try:
-            for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        except OSError:
-            pass
-        return None
+        peak = _line_of("/proc/self/status", "VmHWM")
+        return None if peak is None else int(peak.split()[0]) * 1024

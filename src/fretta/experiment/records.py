@@ -44,7 +44,7 @@ class Run:
     adapter: dict[str, Any] = field(default_factory=dict)  # steps, episodic, predict
     source: dict[str, Any] | None = None  # data set of source images, for methods that need some
     source_hash: str = ""  # its fingerprint
-    defaults: str = ""  # hash of what the method does unless told otherwise
+    defaults: str = ""  # hash of the method's defaults
 
     @property
     def key(self) -> str:
@@ -66,9 +66,10 @@ class Job:
     run: Run
     place: Place = Place()
     tags: dict[str, Any] = field(default_factory=dict)  # as of a Record
+    dataset: Any = field(default=None, compare=False, repr=False)  # as opened; does not travel
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"run": asdict(self.run), "place": asdict(self.place), "tags": self.tags}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:

@@ -1,4 +1,4 @@
-"""The shape of a suite file: which keys a table has, and what kind of value each takes."""
+"""The shape of a suite file: which keys a table has, and what each value must be."""
 
 from __future__ import annotations
 
@@ -7,60 +7,46 @@ from typing import Any
 
 from ..errors import SuiteError
 
-_NUMBER = (int, float)
-
-KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "suite": {
-        "title": str,
-        "about": str,
-        "paper": str,
-        "protocol": dict,
-        "cases": list,
-        "methods": list,
-    },
-    "protocol": {
-        "order": str,
-        "batch_size": int,
-        "seeds": list,
-        "limit": int,
-        "domains": (list, str),
-        "concentration": _NUMBER,
-        "imbalance": _NUMBER,
-    },
-    "case": {
-        "name": str,
-        "data": dict,
-        "model": dict,
-        "source": dict,
-        "protocol": dict,
-        "adapter": dict,
-    },
-    "model": {
-        "source": str,
-        "spec": str,
-        "weights": str,
-        "num_classes": int,
-        "head": str,
-        "mean": list,
-        "std": list,
-        "size": int,
-    },
-    "adapter": {
-        "steps": int,
-        "episodic": bool,
-        "predict": str,
-        "reset_every": int,
-        "guard": str,
-    },
+TEXT, NUMBER, WHOLE, LIST, TABLE = "a text", "a number", "a whole number", "a list", "a table"
+FLAG, NAMES = "true or false", "a list or a text"
+_TYPES: dict[str, tuple[type, ...]] = {
+    TEXT: (str,),
+    NUMBER: (int, float),
+    WHOLE: (int,),
+    LIST: (list,),
+    TABLE: (dict,),
+    FLAG: (bool,),
+    NAMES: (list, str),
 }
 
-_WORDS: dict[type, str] = {
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
+
+def _keys(**kinds: str) -> dict[str, str]:
+    return kinds
+
+
+KEYS = {
+    "suite": _keys(title=TEXT, about=TEXT, paper=TEXT, protocol=TABLE, cases=LIST, methods=LIST),
+    "protocol": _keys(
+        order=TEXT,
+        batch_size=WHOLE,
+        seeds=LIST,
+        limit=WHOLE,
+        domains=NAMES,
+        concentration=NUMBER,
+        imbalance=NUMBER,
+    ),
+    "case": _keys(name=TEXT, data=TABLE, model=TABLE, source=TABLE, protocol=TABLE, adapter=TABLE),
+    "model": _keys(
+        source=TEXT,
+        spec=TEXT,
+        weights=TEXT,
+        num_classes=WHOLE,
+        head=TEXT,
+        mean=LIST,
+        std=LIST,
+        size=WHOLE,
+    ),
+    "adapter": _keys(steps=WHOLE, episodic=FLAG, predict=TEXT, reset_every=WHOLE, guard=TEXT),
 }
 
 
@@ -73,11 +59,8 @@ def check_keys(table: Mapping[str, Any], kind: str, where: str) -> None:
             f"{where}: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(valid)}"
         )
     for key, value in table.items():
-        expected = valid[key]
-        kinds = expected if isinstance(expected, tuple) else (expected,)
-        fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-        if not fits:
-            wanted = " or ".join(_WORDS[kind] for kind in kinds)
+        wanted = valid[key]
+        if not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != FLAG):
             raise SuiteError(f"{where}: {key} = {value!r}; {wanted} is expected")
 
 
@@ -91,29 +74,19 @@ def tables(value: Any, key: str, where: str) -> list[dict[str, Any]]:
 
 
 def check_seeds(seeds: Sequence[Any], where: str) -> None:
-    whole = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
-    if not seeds or not whole or len(set(seeds)) < len(seeds):
+    valid = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
+    if not seeds or not valid or len(set(seeds)) < len(seeds):
         raise SuiteError(
             f"{where}: seeds = {list(seeds)!r}; whole numbers from 0 are expected, at least one and"
             " none twice"
         )
 
 
-def check_adapter(adapter: Mapping[str, Any], where: str) -> None:
-    if adapter.get("predict", "before") not in ("before", "after"):
-        raise SuiteError(
-            f"{where}, adapter: predict = {adapter['predict']!r}; 'before' or 'after' is expected"
-        )
-    if adapter.get("steps", 1) < 1:
-        raise SuiteError(f"{where}, adapter: steps = {adapter['steps']}; at least 1 is expected")
-
-
 def check_matrix(matrix: Any, where: str) -> dict[str, list[Any]]:
     """{ name = [values] }, every list with something in it."""
-    fine = isinstance(matrix, Mapping) and all(
+    if not isinstance(matrix, Mapping) or not all(
         isinstance(values, list) and values for values in matrix.values()
-    )
-    if not fine:
+    ):
         raise SuiteError(
             f"{where}: matrix = {matrix!r}; lists of values by name are expected, such as"
             " { lam = [0.1, 1.0] }"

@@ -22,22 +22,13 @@ import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from .._util import replace_file
 from ..errors import MissingExtraError, StoreError
 from .records import Record, canonical
 
 RECORDS, DETAILS = "records.jsonl", "details.jsonl.gz"  # of a packed store
-
-
-class _Files(Protocol):
-    """The few things a store needs of a file system."""
-
-    def read(self, name: str) -> bytes | None: ...
-    def write(self, name: str, content: bytes) -> None: ...
-    def names(self, folder: str) -> list[str]: ...
-    def remove(self, name: str) -> None: ...
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -66,15 +57,13 @@ class _Folder:
 
     def _packed(self, folder: str) -> dict[str, bytes]:
         """{key: content} of what is packed, read once."""
-        if folder not in self.packs:
-            self.packs[folder] = {}
-            if folder == "records":
-                lines = _lines(self.root / RECORDS)
-                self.packs[folder] = {json.loads(line)["key"]: line for line in lines}
-            elif folder == "details":
-                found = map(json.loads, _lines(self.root / DETAILS))
-                self.packs[folder] = {d["key"]: json.dumps(d["details"]).encode() for d in found}
-        return self.packs[folder]
+        if folder == "records" and folder not in self.packs:
+            lines = _lines(self.root / RECORDS)
+            self.packs[folder] = {json.loads(line)["key"]: line for line in lines}
+        elif folder == "details" and folder not in self.packs:
+            found = map(json.loads, _lines(self.root / DETAILS))
+            self.packs[folder] = {d["key"]: json.dumps(d["details"]).encode() for d in found}
+        return self.packs.get(folder, {})
 
     def write(self, name: str, content: bytes) -> None:
         """The file takes its place at once, complete and on disk, or not at all."""
@@ -150,8 +139,9 @@ class Store:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self.where = os.fspath(where)
-        files: _Files = _Remote(self.where) if "://" in self.where else _Folder(Path(self.where))
-        self._files = files
+        self._files: _Folder | _Remote = (
+            _Remote(self.where) if "://" in self.where else _Folder(Path(self.where))
+        )
 
     @property
     def local(self) -> Path | None:
@@ -202,10 +192,8 @@ class Store:
 
     def details(self, key: str) -> dict[str, Any] | None:
         content = self._files.read(f"details/{key}.json")
-        if content is None:
-            return None
         try:
-            loaded: dict[str, Any] = json.loads(content)
+            loaded: dict[str, Any] | None = None if content is None else json.loads(content)
         except ValueError as error:
             raise StoreError(f"{self.where}/details/{key}.json is damaged: {error}") from error
         return loaded
@@ -228,12 +216,11 @@ class Store:
         if self.local is None:
             raise StoreError(f"{self.where!r} is not a folder on this machine; only one is packed")
         records = list(self.records())
-        lines = [record.to_bytes() for record in records]
-        details = [(record.key, self.details(record.key)) for record in records]
-        kept = [canonical({"key": k, "details": d}).encode() for k, d in details if d is not None]
-        replace_file(self.local / RECORDS, b"".join(line + b"\n" for line in lines))
-        if kept:
-            text = b"".join(line + b"\n" for line in kept)
+        details = {record.key: self.details(record.key) for record in records}
+        lines = [canonical({"key": k, "details": d}) for k, d in details.items() if d is not None]
+        replace_file(self.local / RECORDS, b"".join(r.to_bytes() + b"\n" for r in records))
+        if lines:
+            text = "".join(f"{line}\n" for line in lines).encode()
             replace_file(self.local / DETAILS, gzip.compress(text, mtime=0))
         for folder in ("records", "details"):
             shutil.rmtree(self.local / folder, ignore_errors=True)

@@ -10,10 +10,10 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -32,7 +32,7 @@ class Card:
     num_classes: int
     classes: list[str]  # in label order; empty where the names are not known
     data: dict[str, Any]  # name, domains, number of images
-    preprocessing: dict[str, Any]  # mean, std, size, ...: what streams.Preprocessing.to_json gives
+    preprocessing: dict[str, Any]  # mean, std, size, ...: what Preprocessing.to_json gives
     accuracy: dict[str, float]  # share of images, by split: {"test": 0.98}
     seed: int | None  # None where it is not known
     training: dict[str, Any] = field(default_factory=dict)
@@ -55,37 +55,27 @@ class Card:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "the card") -> Card:
-        known = {f.name: f for f in fields(cls)}
         given = {key: value for key, value in content.items() if key != "format"}
-        unknown = sorted(given.keys() - known.keys())
-        lacking = [n for n in _REQUIRED if n not in given]
+        unknown = sorted(given.keys() - _TYPES.keys())
+        lacking = [f.name for f in fields(cls)[:7] if f.name not in given]
         if content.get("format") != FORMAT or unknown or lacking:
             raise WeightsError(
                 f"{where} is not a card this version reads: format {content.get('format')!r} "
                 f"(expected {FORMAT!r}), unknown keys {unknown}, missing keys {lacking}"
             )
-        for name, kind in _KINDS.items():
-            if name in given and (
-                not isinstance(given[name], kind) or isinstance(given[name], bool)
-            ):
-                raise WeightsError(
-                    f"{where}: {name} is {given[name]!r}, not a {getattr(kind, '__name__', kind)}"
-                )
+        for name, value in given.items():
+            if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+                kind = getattr(_TYPES[name], "__name__", _TYPES[name])
+                raise WeightsError(f"{where}: {name} is {value!r}, not a {kind}")
         return cls(**given)
 
 
-_REQUIRED = ("model", "num_classes", "classes", "data", "preprocessing", "accuracy", "seed")
-_KINDS: dict[str, Any] = {
-    "model": str,
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("model", "sha256"), str),
+    **dict.fromkeys(("data", "preprocessing", "accuracy", "training", "versions"), dict),
     "num_classes": int,
     "classes": list,
-    "data": dict,
-    "preprocessing": dict,
-    "accuracy": dict,
     "seed": int | None,
-    "training": dict,
-    "versions": dict,
-    "sha256": str,
 }
 
 
@@ -157,17 +147,16 @@ def card_of(model: nn.Module) -> Card | None:
     return card if isinstance(card, Card) else None
 
 
-class HasJson(Protocol):
-    def to_json(self) -> dict[str, Any]: ...
-
-
 def check_card(
     card: Card,
-    preprocessing: HasJson | Mapping[str, Any] | None = None,
+    preprocessing: Any = None,
     classes: Sequence[str] | None = None,
     mismatch: str = "error",
 ) -> None:
     """Compare what a pipeline does with what the weights expect.
+
+    preprocessing   a `Preprocessing`, or its values by name
+    mismatch        "error", or "warn"
 
     mean, std and the class list decide what the logits mean: a difference is a ConfigError, or a
     warning with mismatch="warn". Size, fit and interpolation only cost accuracy: a warning.
@@ -177,12 +166,17 @@ def check_card(
     wrong: list[str] = []
     if preprocessing is not None:
         given = preprocessing if isinstance(preprocessing, Mapping) else preprocessing.to_json()
-        wrong += _wrong_colors(card, given)
+        expected = {k: v for k, v in card.preprocessing.items() if given.get(k) is not None}
+        wrong += [
+            f"{key} is {list(given[key])} where they were trained with {list(expected[key])}; use"
+            " Preprocessing.from_json(card.preprocessing)"
+            for key in ("mean", "std")
+            if key in expected and not _close(given[key], expected[key])
+        ]
         soft = [
-            f"{key} is {given[key]!r} where the weights were trained with {expected!r}"
+            f"{key} is {given[key]!r} where the weights were trained with {expected[key]!r}"
             for key in ("size", "fit", "interpolation")
-            if (expected := card.preprocessing.get(key)) is not None
-            and given.get(key) not in (None, expected)
+            if expected.get(key) is not None and given[key] != expected[key]
         ]
         if soft:
             warnings.warn(
@@ -191,10 +185,8 @@ def check_card(
                 FrettaWarning,
                 stacklevel=2,
             )
-    if classes is not None and card.classes:
+    if classes is not None and list(classes) != card.classes:
         wrong += _wrong_classes(card, list(classes))
-    elif classes is not None and len(classes) != card.num_classes:
-        wrong.append(f"the data has {len(classes)} classes, the weights {card.num_classes}")
     if not wrong:
         return
     text = f"the pipeline does not fit the weights of {card.model}: {'; '.join(wrong)}"
@@ -203,35 +195,22 @@ def check_card(
     warnings.warn(text, FrettaWarning, stacklevel=2)
 
 
-def _wrong_colors(card: Card, given: Mapping[str, Any]) -> Iterable[str]:
-    for key in ("mean", "std"):
-        expected, seen = card.preprocessing.get(key), given.get(key)
-        if expected is None or seen is None:
-            continue
-        if len(expected) != len(seen) or any(
-            abs(a - b) > TOLERANCE for a, b in zip(expected, seen, strict=True)
-        ):
-            yield (
-                f"{key} is {list(seen)} where they were trained with {list(expected)}; use "
-                "Preprocessing.from_json(card.preprocessing)"
-            )
+def _close(given: Sequence[float], expected: Sequence[float]) -> bool:
+    pairs = zip(given, expected, strict=False)
+    return len(given) == len(expected) and all(abs(a - b) <= TOLERANCE for a, b in pairs)
 
 
-def _wrong_classes(card: Card, given: list[str]) -> Iterable[str]:
-    if given == card.classes:
-        return
+def _wrong_classes(card: Card, given: list[str]) -> list[str]:
+    if len(given) != card.num_classes:
+        return [f"the data has {len(given)} classes, the weights {card.num_classes}"]
+    different = [i for i, (a, b) in enumerate(zip(given, card.classes, strict=False)) if a != b]
+    if not different:  # the names of the card are not known
+        return []
+    first = different[0]
     if sorted(given) == sorted(card.classes):
-        first = next(i for i, (a, b) in enumerate(zip(given, card.classes, strict=True)) if a != b)
-        yield (
+        return [
             f"the classes are in another order: label {first} is {given[first]!r} in the data and "
             f"{card.classes[first]!r} in the weights; open the data with classes=card.classes"
-        )
-    elif len(given) != len(card.classes):
-        yield f"the data has {len(given)} classes, the weights {len(card.classes)}"
-    else:
-        pairs = zip(given, card.classes, strict=True)
-        different = [f"{i}: {a!r} / {b!r}" for i, (a, b) in enumerate(pairs) if a != b]
-        yield (
-            f"{len(different)} of {len(given)} class names differ (data / weights): "
-            f"{', '.join(different[:4])}"
-        )
+        ]
+    listed = ", ".join(f"{i}: {given[i]!r} / {card.classes[i]!r}" for i in different[:4])
+    return [f"{len(different)} of {len(given)} class names differ (data / weights): {listed}"]

@@ -118,7 +118,7 @@ NETWORKS: dict[str, Callable[[int], CifarResNet]] = {
 
 
 def small_network(spec: str, num_classes: int | None = None) -> CifarResNet:
-    """A network for 32×32 images with fresh weights; 10 classes unless told."""
+    """A network for 32×32 images with fresh weights; 10 classes by default."""
     if spec not in NETWORKS:
         close = difflib.get_close_matches(spec.lower(), NETWORKS, 1, 0.5)
         hint = f"did you mean {close[0]}? " if close else ""

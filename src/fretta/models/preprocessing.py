@@ -16,13 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, InputError
-from .cards import card_of
+from .cards import Card, card_of
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-FITS = ("squash", "crop")
-INTERPOLATIONS = ("bilinear", "bicubic")
-ALPHAS = ("drop", "white")
 CROP_RATIO = 0.875  # 224 of 256
 
 # Pillow's convert("L"): fixed-point ITU-R 601 luma.
@@ -52,17 +49,16 @@ class Decoding:
 
     def __post_init__(self) -> None:
         check_size(self.size)
-        if self.fit not in FITS:
-            raise ConfigError(f"fit={self.fit!r}; one of {', '.join(FITS)} is expected")
-        if self.interpolation not in INTERPOLATIONS:
-            raise ConfigError(
-                f"interpolation={self.interpolation!r}; one of {', '.join(INTERPOLATIONS)} "
-                "is expected"
-            )
+        for name, valid in (
+            ("fit", ("squash", "crop")),
+            ("interpolation", ("bilinear", "bicubic")),
+            ("alpha", ("drop", "white")),
+        ):
+            value = getattr(self, name)
+            if value not in valid:
+                raise ConfigError(f"{name}={value!r}; one of {', '.join(valid)} is expected")
         if not 0 < self.crop_ratio <= 1:
             raise ConfigError(f"crop_ratio={self.crop_ratio}; a value in (0, 1] is expected")
-        if self.alpha not in ALPHAS:
-            raise ConfigError(f"alpha={self.alpha!r}; one of {', '.join(ALPHAS)} is expected")
 
     @property
     def short_side(self) -> int | None:
@@ -86,12 +82,12 @@ class Preprocessing:
         for name in ("mean", "std"):
             try:
                 values = tuple(float(v) for v in getattr(self, name))
-            except (TypeError, ValueError) as error:
-                raise ConfigError(
-                    f"{name}={getattr(self, name)!r}; a number per channel is expected"
-                ) from error
+            except (TypeError, ValueError):
+                values = ()
             if not values or not all(math.isfinite(v) for v in values):
-                raise ConfigError(f"{name}={values}; finite numbers are expected")
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r}; a finite number per channel is expected"
+                )
             object.__setattr__(self, name, values)
         if len(self.mean) != len(self.std) or min(self.std) <= 0:
             raise ConfigError(
@@ -141,13 +137,14 @@ class Preprocessing:
         """The line every command prints."""
         size, short = self.size, self.decoding().short_side
         if size is None:
-            how = "size as it is"
+            resizing = "size as it is"
         elif self.fit == "crop":
-            how = f"resize {short}, center crop {size}×{size}, {self.interpolation}"
+            resizing = f"resize {short}, center crop {size}×{size}, {self.interpolation}"
         else:
-            how = f"squash to {size}×{size}, {self.interpolation}"
+            resizing = f"squash to {size}×{size}, {self.interpolation}"
+        mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         origin = f" ({self.origin})" if self.origin else ""
-        return f"{how}, mean {_short(self.mean)}, std {_short(self.std)}{origin}"
+        return f"{resizing}, mean {mean}, std {std}{origin}"
 
     def to_json(self) -> dict[str, Any]:
         """Runs are named by a hash of this: the usual crop ratio stays unsaid."""
@@ -167,20 +164,16 @@ class Preprocessing:
         return cls(**data, origin=origin)
 
 
-def _short(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{v:.4g}" for v in values)
-
-
-def attach_preprocessing(net: nn.Module, how: Preprocessing) -> None:
+def attach_preprocessing(net: nn.Module, preprocessing: Preprocessing) -> None:
     """Let it travel with the model, as `model.fretta_preprocessing`."""
-    cast(Any, net).fretta_preprocessing = how
+    cast(Any, net).fretta_preprocessing = preprocessing
 
 
 def input_std(net: nn.Module) -> tuple[float, ...] | None:
     """The std that the inputs of a model were divided by, where the model carries it."""
-    how = getattr(net, "fretta_preprocessing", None)
-    if isinstance(how, Preprocessing):
-        return how.std
+    attached = getattr(net, "fretta_preprocessing", None)
+    if isinstance(attached, Preprocessing):
+        return attached.std
     card = card_of(net)
     known = card.preprocessing if card else getattr(net, "pretrained_cfg", None)
     return (known or {}).get("std")
@@ -193,18 +186,23 @@ _SHOWN = ("size", "fit", "interpolation", "mean", "std")
 _KEYS = (*_SHOWN, "crop_ratio")
 
 
-def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing:
-    """What a model takes, and let it travel with the model.
+def find_preprocessing(
+    net: nn.Module | None, spec: str, card: Card | None = None, **given: Any
+) -> Preprocessing:
+    """What a model takes; it travels with the model from then on.
 
-    given   size, mean, std, fit, as the user said them; None: not said
+    net     None: not loaded, so its library is not asked
+    card    of the weights; None: the one that was attached to the model, if any
+    given   size, mean, std, fit; None: not given
 
-    What is given wins; then the card of the weights, then what the library knows of the model.
+    What is given wins; then the card, then what the library knows of the model.
     """
     layers = [({k: v for k, v in given.items() if v is not None}, "as given")]
-    card = card_of(net)
+    card = card or (None if net is None else card_of(net))
     if card is not None:
         layers.append(({k: card.preprocessing.get(k) for k in _KEYS}, "the card"))
-    layers.append(_of_library(net, spec))
+    if net is not None:
+        layers.append(_of_library(net, spec))
     layers.append(({"fit": "squash", "interpolation": "bilinear"}, "default"))
     facts: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -212,26 +210,28 @@ def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing
         for key, value in values.items():
             if value is not None and key not in facts:
                 facts[key], origins[key] = value, origin
-    lacking = [f"--{key}" for key in ("size", "mean", "std") if key not in facts]
+    needed = ("size", "mean", "std") if net is not None else ("mean", "std")
+    lacking = [f"{key}=" for key in needed if key not in facts]
     if lacking:
         raise ConfigError(
-            f"how images are prepared for {spec!r} is not known; say it with"
-            f" {' and '.join(lacking)} (such as --size 224 --mean 0.485,0.456,0.406"
-            " --std 0.229,0.224,0.225), as in training: other values cost accuracy"
+            f"how images are preprocessed for {spec!r} is not known; give {' and '.join(lacking)}"
+            " (such as size=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)), as in"
+            " training: other values cost accuracy"
         )
     if facts["fit"] != "crop":
         facts.pop("crop_ratio", None)
     elif origins.get("crop_ratio") == TIMM:  # timm rounds the short side down
         facts["crop_ratio"] = facts["size"] / int(facts["size"] / facts["crop_ratio"] + 1e-6)
     found = Preprocessing(**facts, origin=_origin(origins))
-    attach_preprocessing(net, found)
+    if net is not None:
+        attach_preprocessing(net, found)
     return found
 
 
 def _origin(origins: Mapping[str, str]) -> str:
     """ "the card", or "size: as given; fit, mean, std: the card"."""
     by: dict[str, list[str]] = {}
-    for key in _SHOWN:
+    for key in (key for key in _SHOWN if key in origins):
         by.setdefault(origins[key], []).append(key)
     if len(by) == 1:
         return next(iter(by))
@@ -266,16 +266,16 @@ def _timm(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _torchvision(name: str) -> dict[str, Any]:
     from torchvision.models import get_model_weights
 
-    how = next(iter(get_model_weights(name))).transforms()
+    preset = next(iter(get_model_weights(name))).transforms()
     try:
-        cut, whole = int(how.crop_size[0]), int(how.resize_size[0])
+        size, short = int(preset.crop_size[0]), int(preset.resize_size[0])
         return {
-            "mean": tuple(how.mean),
-            "std": tuple(how.std),
-            "size": cut,
+            "mean": tuple(preset.mean),
+            "std": tuple(preset.std),
+            "size": size,
             "fit": "crop",
-            "crop_ratio": min(1.0, cut / whole),
-            "interpolation": "bicubic" if "bicubic" in str(how.interpolation) else "bilinear",
+            "crop_ratio": min(1.0, size / short),
+            "interpolation": "bicubic" if "bicubic" in str(preset.interpolation) else "bilinear",
         }
     except (AttributeError, TypeError, IndexError):
         return {}
@@ -287,22 +287,20 @@ def _hugging_face(folder: Path) -> dict[str, Any]:
         scale = float(content.get("rescale_factor", 1 / 255))
         if not content.get("do_rescale", True) or abs(scale * 255 - 1) > 1e-3:
             return {}
-        cut = content.get("crop_size") if content.get("do_center_crop") else None
-        size = _side(cut if cut is not None else content.get("size"))
-        whole = _side(content.get("size"))
-        plain = not content.get("do_normalize", True)
-        facts: dict[str, Any] = {
-            "mean": (0.0,) * 3 if plain else tuple(content["image_mean"]),
-            "std": (1.0,) * 3 if plain else tuple(content["image_std"]),
+        crop = content.get("crop_size") if content.get("do_center_crop") else None
+        short = _side(content.get("size"))
+        size = short if crop is None else _side(crop)
+        normalize = content.get("do_normalize", True)
+        return {
+            "mean": tuple(content["image_mean"]) if normalize else (0.0,) * 3,
+            "std": tuple(content["image_std"]) if normalize else (1.0,) * 3,
             "size": size,
             "interpolation": "bicubic" if content.get("resample") == 3 else "bilinear",
-            "fit": "squash" if cut is None else "crop",
+            "fit": "squash" if crop is None else "crop",
+            "crop_ratio": min(1.0, size / short) if crop and size and short else None,
         }
-        if cut is not None and whole and size:
-            facts["crop_ratio"] = min(1.0, size / whole)
     except (OSError, ValueError, TypeError, KeyError):
         return {}
-    return facts
 
 
 def _side(value: Any) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +17,7 @@ from ...errors import StoreError
 from ...memory import keep_memory
 from ..records import Job, Record
 from ..store import Store
-from .local import cores, run_one
-from .plan import Event, OnEvent, Options, dead
+from .jobs import Event, OnEvent, Options, cores, failed, run_one
 
 # Before numpy and BLAS load in a worker: they would each start a thread per core.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -34,10 +33,12 @@ class _Worker:
 def run_in_processes(
     jobs: list[Job], store: Store, options: Options, tell: OnEvent, workers: int
 ) -> Iterator[Record]:
-    """As many workers as asked for, or jobs; a worker that dies is replaced and its run retried."""
-    threads = options.threads or max(1, cores() // workers)
-    options = replace(options, threads=threads)
-    waiting, attempts = deque(jobs), {job.run.key: 0 for job in jobs}
+    """At most one worker per job; a worker that dies is replaced and its run retried.
+
+    Not a ProcessPoolExecutor: that one gives up all of its runs when a single worker is killed.
+    """
+    options = replace(options, threads=options.threads or max(1, cores() // workers))
+    waiting, attempts = deque(jobs), Counter[str]()
     pool: list[_Worker] = []
     try:
         for _ in range(min(workers, len(jobs))):
@@ -51,20 +52,23 @@ def run_in_processes(
                     attempts[worker.job.run.key] += 1
                     with suppress(OSError):  # gone: the end of its pipe is read below
                         worker.pipe.send(worker.job.to_json())
-            for worker in _ready(pool):
+            ready = wait([w.pipe for w in pool])
+            for worker in [w for w in pool if w.pipe in ready]:
                 job = worker.job
                 try:
                     message = worker.pipe.recv()
                 except (EOFError, OSError):
                     pool[pool.index(worker)] = _replaced(worker, store, options)
-                    if job is None:
-                        continue
-                    if attempts[job.run.key] <= options.retries:
+                    if job is not None and attempts[job.run.key] <= options.retries:
                         waiting.appendleft(job)
-                        continue
-                    record = _death(job, worker, store)
-                    tell(Event(job, "ended", record=record))
-                    yield record
+                    elif job is not None:
+                        code = worker.process.exitcode
+                        reason = "the worker process died with exit code"
+                        record = failed(
+                            job, store, f"{reason} {code} (-9: killed, often out of memory)"
+                        )
+                        tell(Event(job, "ended", record=record))
+                        yield record
                     continue
                 if job is not None:
                     event = _event(job, message, store)
@@ -80,25 +84,21 @@ def run_in_processes(
             worker.process.join()
 
 
-def _ready(pool: list[_Worker]) -> list[_Worker]:
-    pipes = wait([w.pipe for w in pool])
-    return [w for w in pool if w.pipe in pipes]
-
-
 def _start(store: Store, options: Options) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
         target=_work, args=(theirs, store.where, asdict(options)), daemon=False
     )
-    saved = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    saved = dict(os.environ)
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(options.threads)))
     try:
         with ignoring_interrupts():
             process.start()
     finally:
-        for name, value in saved.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+        for name in _THREAD_VARIABLES:
+            os.environ.pop(name)
+        os.environ.update(saved)
     theirs.close()
     return _Worker(process, ours)
 
@@ -117,13 +117,6 @@ def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
             " a URL that all processes share"
         )
     return Event(job, message["kind"], message["done"], message["total"], record)
-
-
-def _death(job: Job, worker: _Worker, store: Store) -> Record:
-    """What is left to say when a worker died over a run, again."""
-    code = worker.process.exitcode
-    reason = f"the worker process died with exit code {code} (-9: killed, often out of memory)"
-    return dead(job, store, reason)
 
 
 # ---- inside a worker ----------------------------------------------------------------------------

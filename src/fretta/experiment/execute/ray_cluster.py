@@ -22,8 +22,7 @@ from ...errors import ConfigError, FrettaWarning, MissingExtraError, StoreError
 from ...memory import keep_memory
 from ..records import Job, Place, Record
 from ..store import Store
-from .local import cores, run_one
-from .plan import Event, OnEvent, Options, dead
+from .jobs import Event, OnEvent, Options, cores, failed, run_one
 
 LOOK_SECONDS = 0.5  # between two looks at the progress
 AHEAD = 8  # tasks in the queue beyond those that have a place: a free core never waits for us
@@ -46,7 +45,8 @@ def run_on_ray(
     ours = not ray.is_initialized()
     if ours:
         _join(ray, address, threads)
-    store = _absolute(store)
+    if store.local is not None:  # workers have another working folder
+        store = Store(store.local.absolute())
     mark = f"seen-{uuid.uuid4().hex}"
     waiting, running = deque(jobs), dict[Any, Job]()
     try:
@@ -54,20 +54,20 @@ def run_on_ray(
         task = ray.remote(
             num_cpus=threads, num_gpus=int(cuda), max_retries=options.retries, name="fretta"
         )(_task)
-        news = _News(ray, tell)
+        progress = _Progress(ray, tell)
         store.write_checkpoint(mark, b"")
         while waiting or running:
             places = int(ray.cluster_resources().get("GPU" if cuda else "CPU", 0)) // threads
             while waiting and len(running) < places + AHEAD:
                 job = waiting.popleft()
                 parts = (_here(job).to_json(), store.where, asdict(options), mark)
-                running[task.remote(*parts, os.environ.get("FRETTA_DATA"), news.board)] = job
+                running[task.remote(*parts, os.environ.get("FRETTA_DATA"), progress.board)] = job
             ended, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
-            news.pass_on({job.run.key: job for job in running.values()})
+            progress.pass_on({job.run.key: job for job in running.values()})
             for ref in ended:
                 job = running.pop(ref)
                 record = _result(ray, ref, job, store)
-                news.begin(job)
+                progress.begin(job)
                 tell(Event(job, "ended", record=record))
                 yield record
     finally:
@@ -106,16 +106,11 @@ def _check_resources(ray: Any, needed: dict[str, int], alone: bool) -> None:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if any(all(node.get(k, 0) >= n for k, n in needed.items()) for node in nodes):
         return
-    asked = " and ".join(f"{n} {k}" for k, n in needed.items() if n)
+    amounts = " and ".join(f"{n} {k}" for k, n in needed.items() if n)
     if alone:
-        raise ConfigError(f"a run asks for {asked}, which this machine does not have")
-    message = f"a run asks for {asked}, which no node of the cluster has now; runs wait for one"
+        raise ConfigError(f"a run needs {amounts}, which this machine does not have")
+    message = f"a run needs {amounts}, which no node of the cluster has now; runs wait for one"
     warnings.warn(message, FrettaWarning, stacklevel=2)
-
-
-def _absolute(store: Store) -> Store:
-    """Workers have another working folder."""
-    return store if store.local is None else Store(store.local.absolute())
 
 
 def _here(job: Job) -> Job:
@@ -134,10 +129,10 @@ def _result(ray: Any, ref: Any, job: Job, store: Store) -> Record:
     except StoreError as error:  # concerns every run, so it ends all, as in the other executors
         raise StoreError(str(getattr(error, "cause", error))) from error
     except ray.exceptions.RayTaskError as error:
-        return dead(job, store, f"the run stopped with an error nobody expected\n{error}")
+        return failed(job, store, f"the run stopped with an error nobody expected\n{error}")
     except ray.exceptions.RayError as error:
         reason = f"the Ray worker died (killed, often out of memory), or its node: {error}"
-        return dead(job, store, reason)
+        return failed(job, store, reason)
     record = store.get(job.run.key)
     if record is None:
         raise StoreError(f"the record {job.run.key} has vanished from the store {store.where!r}")
@@ -147,41 +142,39 @@ def _result(ray: Any, ref: Any, job: Job, store: Store) -> Record:
 # ---- progress -----------------------------------------------------------------------------------
 
 
-def _start_board(ray: Any) -> Any:
-    """An actor where tasks leave word of what they do. Needs no core; if it dies, runs go on."""
+class _Progress:
+    """An actor where tasks post how far they are, read without waiting for it.
 
-    class Board:  # here, so that it travels by value and its process need not import torch
-        def __init__(self) -> None:
-            self.news: dict[str, tuple[int, int]] = {}  # only the latest of each run counts
-
-        def post(self, key: str, done: int, total: int) -> None:
-            self.news[key] = done, total
-
-        def take(self) -> dict[str, tuple[int, int]]:
-            news, self.news = self.news, {}
-            return news
-
-    return ray.remote(num_cpus=0)(Board).remote()
-
-
-class _News:
-    """Asks the board without waiting for it, and tells what it answered last time."""
+    It needs no core, and if it dies, runs go on.
+    """
 
     def __init__(self, ray: Any, tell: OnEvent) -> None:
-        self.ray, self.tell, self.board = ray, tell, _start_board(ray)
-        self.asked: Any = None
+        class Board:  # here, so that it travels by value and its process need not import torch
+            def __init__(self) -> None:
+                self.latest: dict[str, tuple[int, int]] = {}
+
+            def post(self, key: str, done: int, total: int) -> None:
+                self.latest[key] = done, total
+
+            def take(self) -> dict[str, tuple[int, int]]:
+                latest, self.latest = self.latest, {}
+                return latest
+
+        self.ray, self.tell = ray, tell
+        self.board = ray.remote(num_cpus=0)(Board).remote()
+        self.answer: Any = None
         self.began: set[str] = set()
 
     def pass_on(self, running: dict[str, Job]) -> None:
-        self.asked = self.asked or self.board.take.remote()
-        if not self.ray.wait([self.asked], timeout=0)[0]:
+        self.answer = self.answer or self.board.take.remote()
+        if not self.ray.wait([self.answer], timeout=0)[0]:
             return
-        answer, self.asked = self.asked, None
+        answer, self.answer = self.answer, None
         try:
-            news = self.ray.get(answer)
+            latest = self.ray.get(answer)
         except self.ray.exceptions.RayError:  # the board died: progress is not worth more
             return
-        for key, (done, total) in news.items():
+        for key, (done, total) in latest.items():
             if key in running:
                 self.begin(running[key])
                 if done:

@@ -8,8 +8,7 @@ from typing import Any
 
 from ...errors import ConfigError, SuiteError
 from ...methods import find_method, list_methods
-from ..execute import Options
-from ..execute.plan import OnEvent
+from ..execute import OnEvent, Options
 from ..store import Store
 from ..suite import MethodEntry, Suite
 from .rules import Root, judged

@@ -8,8 +8,7 @@ from typing import Any
 
 from ...api import build_method
 from ...errors import StoreError
-from ..execute import Options, run_jobs
-from ..execute.plan import OnEvent
+from ..execute import OnEvent, Options, run_jobs
 from ..records import Job, Record, canonical
 from ..store import Store
 from ..suite import MethodEntry, Suite
