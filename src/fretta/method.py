@@ -149,6 +149,11 @@ class Method:
         values = {name: getattr(self, name) for name in self.field_names()}
         return {k: _plain(v) for k, v in values.items()}
 
+    def running_state(self) -> dict[str, Any]:
+        """Whatever `fit`, `start` and `step` assigned: every attribute that is not a field."""
+        fields = set(self.field_names())
+        return {name: value for name, value in vars(self).items() if name not in fields}
+
     @property
     def pass_rate(self) -> float | None:
         """The share of the last batch that passed the method's filters; None without filters."""

@@ -44,7 +44,7 @@ class BN(Method):
     def configure(self, model: Classifier) -> None:
         super().configure(model)
         use_batch_statistics(model.net)
-        if not model.has_batch_norm():
+        if not model.batch_norms:
             warnings.warn(
                 "bn: the model has no batch-norm layer, so this equals 'source'",
                 FrettaWarning,

@@ -1,16 +1,24 @@
-"""Remember the adapted tensors, put them back; and running state as plain, savable values."""
+"""Remember what adaptation changes and put it back, bit for bit, from memory or from a file.
+
+A snapshot holds the adapted tensors, other buffers that moved, and the running state of the
+method. `capture` turns running state into tensors and plain values, fit for a file. `copy_value`
+does the same in memory, but large stores (support bank, replay buffer) copy themselves: their
+`snapshot()` is an independent object that shares the rows, which never change.
+"""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ..errors import StateError
+
+if TYPE_CHECKING:
+    from ..method import Method
+    from .classifier import Classifier
 
 
 def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -43,12 +51,12 @@ def capture(value: Any) -> Any:
         return value.detach().clone()
     if isinstance(value, torch.Generator):
         return value.get_state()
-    if isinstance(value, Optimizer):
-        return copy.deepcopy(value.state_dict())
     if hasattr(value, "state_dict"):
-        return value.state_dict()
+        return capture(value.state_dict())
     if isinstance(value, Mapping):
         return {key: capture(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [capture(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise StateError(
@@ -58,18 +66,58 @@ def capture(value: Any) -> Any:
     )
 
 
+def copy_value(value: Any) -> Any:
+    """`capture`, but a store that has `snapshot()` copies itself."""
+    return value.snapshot() if hasattr(value, "snapshot") else capture(value)
+
+
 def revive(current: Any, saved: Any, device: torch.device) -> Any:
-    """The inverse of `capture`: load into the current value, or return what replaces it."""
+    """The inverse of `capture` and `copy_value`: load into the current value, or what replaces it."""
+    if hasattr(saved, "snapshot"):
+        return saved.snapshot()
     if isinstance(current, torch.Generator):
         if current.get_state().numel() == saved.numel():  # else: of another kind of device
             current.set_state(saved.cpu())
         return current
     if hasattr(current, "load_state_dict"):
-        current.load_state_dict(copy.deepcopy(saved) if isinstance(current, Optimizer) else saved)
+        current.load_state_dict(capture(saved))
         return current
     if isinstance(saved, Tensor):
         kind = current.dtype if isinstance(current, Tensor) else saved.dtype
         return saved.to(device, kind, copy=True)
     if isinstance(saved, Mapping):
         return {key: revive(None, item, device) for key, item in saved.items()}
+    if isinstance(saved, list):
+        return [revive(None, item, device) for item in saved]
     return saved
+
+
+def take_snapshot(
+    model: Classifier, method: Method, keep: Callable[[Any], Any] = capture
+) -> dict[str, Any]:
+    return {
+        "adapted": copy_tensors(model.adapted),
+        "buffers": model.moved_buffers(),
+        "running": {name: keep(value) for name, value in method.running_state().items()},
+    }
+
+
+def restore_snapshot(model: Classifier, method: Method, snapshot: Mapping[str, Any]) -> None:
+    put_back(model.adapted, snapshot["adapted"])
+    model.load_buffers(snapshot["buffers"])
+    current, saved = method.running_state(), snapshot["running"]
+    for name in current.keys() - saved.keys():
+        delattr(method, name)  # it began after the snapshot
+    for name, value in saved.items():
+        setattr(method, name, revive(current.get(name), value, model.device))
+
+
+def from_saved(snapshot: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """A snapshot whose running state was made by `copy_value`, from its captured form."""
+    running = dict(snapshot["running"])
+    for name, store in method.running_state().items():
+        if name in running and hasattr(store, "snapshot"):
+            twin = store.snapshot()
+            twin.load_state_dict(running[name])
+            running[name] = twin
+    return {**snapshot, "running": running}
