@@ -17,7 +17,7 @@ from fretta.method import Method
 from fretta.methods import REGISTRY
 from fretta.models import load_source
 from fretta.parts.classifier import Classifier
-from fretta.parts.snapshot import copy_value, take_snapshot
+from fretta.state import copy_value, take_snapshot
 from nets import batches, build, grid, same
 from test_conformance import settings
 
@@ -51,7 +51,7 @@ def bare(adapter: fretta.Adapter, *without: str) -> dict[str, Any]:
     return state
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
+def poison(monkeypatch: pytest.MonkeyPatch, method: Method, what: str) -> None:
     """From now on every step does what it does, and then breaks something."""
     step = type(method).step
 
@@ -59,9 +59,9 @@ def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
         logits = step(self, model, x)
         with torch.no_grad():
             for parameter in model.parameters()[:1]:
-                if how != "logits":
-                    parameter.copy_(parameter * (torch.nan if how == "parameters" else 1e9))
-        return logits * torch.nan if how == "logits" else logits
+                if what != "logits":
+                    parameter.copy_(parameter * (torch.nan if what == "parameters" else 1e9))
+        return logits * torch.nan if what == "logits" else logits
 
     monkeypatch.setattr(type(method), "step", broken)
 
@@ -69,25 +69,25 @@ def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
 # ---- no trace ----------------------------------------------------------------------------------
 
 
-HOWS = ("logits", "parameters")
+POISONED = ("logits", "parameters")
 POISONS = [  # logits of a step count where they are returned, parameters where there are any
-    (key, how)
+    (key, what)
     for key, cls in sorted(REGISTRY.items())
-    for how, possible in (("logits", cls.timing == "before"), ("parameters", cls.gradient))
+    for what, possible in (("logits", cls.timing == "before"), ("parameters", cls.gradient))
     if possible
 ]
 
 
 @quiet
 @pytest.mark.parametrize(
-    ("key", "how", "policy"),
+    ("key", "what", "policy"),
     grid(
-        [*[(*p, "rollback") for p in POISONS], *[("g-fret", how, "skip") for how in HOWS]],
+        [*[(*p, "rollback") for p in POISONS], *[("g-fret", what, "skip") for what in POISONED]],
         lambda case: case[0] in QUICK,
     ),
 )
 def test_a_poisoned_batch_leaves_no_trace(
-    key: str, how: str, policy: str, monkeypatch: pytest.MonkeyPatch
+    key: str, what: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, bad, last = batches(6, 6, 6, 6)
     a = adapter(key, Guard(policy, **LAX))
@@ -97,7 +97,7 @@ def test_a_poisoned_batch_leaves_no_trace(
     before = bare(a)
     expected = a.predict(bad)
     with monkeypatch.context() as patch:
-        poison(patch, a.method, how)
+        poison(patch, a.method, what)
         out = a(bad)
     assert a.health is not None
     assert (a.health.action, a.health.reason) == (policy, "logits or parameters are not finite")
@@ -166,24 +166,24 @@ def test_an_interrupted_guarded_run_goes_on_bit_for_bit(
 ) -> None:
     stream = batches(6, 6, 4, 1, 6, 5)
     guard = Guard("rollback", every=1, **LAX)
-    whole = adapter(key, guard)
+    full = adapter(key, guard)
     seen: list[tuple[Tensor, Health | None]] = []
     for number, x in enumerate(stream):
         if number == 3:
-            torch.save(whole.state_dict(), tmp_path / "state.pt")
-        seen.append((whole(x), whole.health))
+            torch.save(full.state_dict(), tmp_path / "state.pt")
+        seen.append((full(x), full.health))
     resumed = adapter(key, guard)
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for x, (logits, health) in zip(stream[3:], seen[3:], strict=True):
         assert torch.equal(resumed(x), logits)
         assert resumed.health == health
-    assert same(resumed.state_dict(), whole.state_dict())
+    assert same(resumed.state_dict(), full.state_dict())
     if REGISTRY[key].gradient:  # also through a rollback to a state from before the interruption
         resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
         again = adapter(key, guard)
         for x in stream[:3]:
             again(x)
-        poison(monkeypatch, whole.method, "drift")
+        poison(monkeypatch, full.method, "drift")
         assert torch.equal(resumed(stream[3]), again(stream[3]))
         assert same(resumed.state_dict(), again.state_dict())
 
@@ -241,13 +241,13 @@ def test_collapse_beside_its_own_past() -> None:
 class Digits:
     def __init__(self) -> None:
         self.model, card = load_source("digits")
-        how = Preprocessing.from_json(card.preprocessing)
+        preprocessing = Preprocessing.from_json(card.preprocessing)
         stream = make_stream(
             open_dataset("digits", corruption=["gaussian_noise", "glass_blur"]),
             batch_size=540,
             seed=0,
         )
-        self.x, self.y = zip(*[(how.apply(b.x), b.y) for b in stream], strict=True)
+        self.x, self.y = zip(*[(preprocessing.apply(b.x), b.y) for b in stream], strict=True)
 
     def run(
         self, a: fretta.Adapter, domain: int, size: int, count: int, by_class: bool = False

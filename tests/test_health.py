@@ -66,19 +66,19 @@ def test_watching_never_changes_results(key: str) -> None:
 
 
 @quiet
-def test_unwatched_steps_measure_nothing_until_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_measured_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
     assert a.health is None
     with monkeypatch.context() as patch:
 
         def never(*_: Any, **__: Any) -> None:
-            raise RuntimeError("measured although nobody asked")
+            raise RuntimeError("measured too early")
 
         patch.setattr("fretta.adapter.measure", never)
         patch.setattr(fretta.Adapter, "source_forward", never)
         for x in batches(6, 6):
             logits = a(x)
-        with pytest.raises(RuntimeError, match="nobody asked"):
+        with pytest.raises(RuntimeError, match="too early"):
             _ = a.health
     before = a.state_dict()
     health = a.health

@@ -23,7 +23,7 @@ LAYERS = [
     ["_util", "memory"],
     ["compat", "parts"],
     ["method", "corruptions", "models"],
-    ["methods", "data"],
+    ["methods", "data", "state"],
     ["prepare", "guard", "export", "streams"],
     ["adapter"],
     ["inspection", "api"],

@@ -276,9 +276,9 @@ def test_deciding_on_the_device_gives_the_same_numbers(
         a = ready(key, **({"e_margin": 0.3} if key in ("eta", "eata") else {}))
         return torch.stack([a(images(n)) for n in range(1, 5)])
 
-    asked = run()
+    expected = run()
     monkeypatch.setattr(optim, "_asynchronous", lambda tensor: True)
-    assert torch.equal(run(), asked)
+    assert torch.equal(run(), expected)
 
 
 def nobody(self: Any, logits: Tensor, *_: Any) -> Tensor:

@@ -19,7 +19,6 @@ from .methods import build_method
 from .parts.classifier import Classifier
 from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
 from .parts.features import Capture, captured, capturing
-from .parts.snapshot import restore_snapshot, take_snapshot
 from .prepare import (
     SmallBatchCheck,
     caution_probabilities,
@@ -29,6 +28,7 @@ from .prepare import (
     source_batches,
     unwrapped,
 )
+from .state import restore_snapshot, take_snapshot
 
 STATE_FORMAT = 2
 

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from ._util import atomic
 from .errors import InputError, MissingExtraError, ModelError
-from .parts.classifier import Classifier
+from .parts.classifier import Classifier, put_back
 from .parts.features import take_logits
 from .parts.norm import contiguous_when_frozen, is_batch_norm
-from .parts.snapshot import put_back
 
 
 def to_program(module: nn.Module, example: Tensor) -> Any:

@@ -136,8 +136,8 @@ class Method:
 
     @classmethod
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
-        """All values of its own that hold unless told otherwise, for few and many classes.
-        Results made under other defaults are other results."""
+        """Its own default values, for few and for many classes. Results made under other defaults
+        are other results."""
         given: dict[str, Any] = {} if variant is None else {"variant": variant}
         method = cls(**given)
         found = [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]

@@ -36,7 +36,9 @@ class Health:
         return f"<Health of batch {self.batch}: {self.samples} images, {facts}>"
 
     def _repr_html_(self) -> str:
-        return html_table(f"Health of batch {self.batch}", {"images": self.samples, **self._facts()})
+        return html_table(
+            f"Health of batch {self.batch}", {"images": self.samples, **self._facts()}
+        )
 
     def _facts(self) -> dict[str, str]:
         """What is known, for people."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -83,59 +82,45 @@ def entropy_of(p: Tensor) -> float:
 class Window:
     """The mean of rows over the last images, in entire batches."""
 
-    def __init__(self, images: int) -> None:
-        self.size = images
-        self.images = 0
-        self.rows: deque[tuple[int, Tensor]] = deque()
+    def __init__(self, size: int) -> None:
+        self.size = size  # images
+        self.rows: list[tuple[int, Tensor]] = []
+
+    @property
+    def images(self) -> int:
+        return sum(n for n, _ in self.rows)
 
     def add(self, n: int, mean: Tensor) -> None:
         self.rows.append((n, mean * n))
-        self.images += n
         while self.images - self.rows[0][0] >= self.size:
-            self.images -= self.rows.popleft()[0]
+            self.rows.pop(0)
 
     def mean(self) -> Tensor:
-        return torch.stack([row for _, row in self.rows]).sum(0) / max(self.images, 1)
+        return torch.stack([row for _, row in self.rows]).sum(0) / self.images
 
-    def clear(self) -> None:
-        self.rows.clear()
-        self.images = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"size": self.size, "rows": [[n, row.clone()] for n, row in self.rows]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.size = state["size"]
-        self.rows = deque((n, row.cpu().clone()) for n, row in state["rows"])
-        self.images = sum(n for n, _ in self.rows)
+    def comparison(self) -> Comparison:
+        """Of rows made by `pair_row`."""
+        return compare_row(self.images, self.mean())
 
 
 class Monitor:
-    """Predictions of the adapted model over time, alone and beside the source model's.
-
-    A row of `own` is [H, mean prediction (C)], a row of the others [H_A, H_S, agreement, mean
-    prediction of the adapted model (C), of the source model (C)].
-    """
-
-    WINDOWS = ("own", "sampled", "past", "compared")
+    """Predictions of the adapted model over time, alone and beside the source model's."""
 
     def __init__(self, guard: Guard, classes: int) -> None:
         self.unit = math.log(classes)
-        self.own = Window(guard.window // 2)  # the adapted model alone
+        self.own = Window(guard.window // 2)  # the adapted model alone: [H, mean prediction]
         self.sampled = Window(SAMPLED)  # beside the source model, mostly on a few images a batch
         self.past = Window(2 * guard.window)  # the same over a longer time
         self.compared = Window(guard.window)  # beside the source model, on entire batches
 
     def add_own(self, health: Health, mean: Tensor) -> None:
-        first = torch.tensor([health.entropy], dtype=torch.float64)
-        self.own.add(health.samples, torch.cat([first, mean]))
+        self.own.add(health.samples, torch.cat([mean.new_tensor([health.entropy]), mean]))
 
     def add_pair(self, adapted: Tensor, source: Tensor, entire: bool) -> None:
         """Logits of both models for the same images; `entire`: of all images of a batch."""
         row = pair_row(adapted, source)
         if bool(row.isfinite().all()):
-            windows = (self.sampled, self.past, self.compared)[: 3 if entire else 2]
-            for window in windows:
+            for window in (self.sampled, self.past, self.compared)[: 3 if entire else 2]:
                 window.add(len(adapted), row)
 
     def level(self) -> tuple[float, float]:
@@ -143,19 +128,18 @@ class Monitor:
         row = self.own.mean()
         return float(row[0]) / self.unit, entropy_of(row[1:]) / self.unit
 
-    def comparison(self, window: Window) -> Comparison:
-        return compare_row(window.images, window.mean())
-
     @property
     def changed(self) -> float | None:
-        return self.comparison(self.sampled).changed if self.sampled.images else None
+        return self.sampled.comparison().changed if self.sampled.rows else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name).state_dict() for name in self.WINDOWS}
+        windows = {n: w for n, w in vars(self).items() if isinstance(w, Window)}
+        return {n: [w.size, [[k, row] for k, row in w.rows]] for n, w in windows.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self.WINDOWS:
-            getattr(self, name).load_state_dict(state[name])
+        for name, (size, rows) in state.items():
+            window = getattr(self, name)
+            window.size, window.rows = size, [(n, row.cpu()) for n, row in rows]
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from torch import Tensor
 from ..errors import FrettaWarning
 from ..method import Method
 from ..parts.classifier import Classifier
-from ..parts.snapshot import capture, copy_value, from_saved, restore_snapshot, take_snapshot
+from ..state import capture, copy_value, from_saved, restore_snapshot, take_snapshot
 from .guard import Guard
 from .health import Health
 from .judge import FEW, Harm, judge, trusted_again
@@ -84,10 +85,8 @@ class Supervisor:
         """Logits to return, and the record."""
         if self.until is not None and self.batch >= self.until:
             self.mode, self.until = Mode.LEARNING, None
-        if self.mode is Mode.SOURCE:
-            logits, health, harm = self._source_batch(x)
-        else:
-            logits, health, harm = self._adapted_batch(x)
+        run = self._source_batch if self.mode is Mode.SOURCE else self._adapted_batch
+        logits, health, harm = run(x)
         self.batch += 1
         health = replace(
             health,
@@ -118,24 +117,20 @@ class Supervisor:
             self._restore(snapshot)
             logits = self._recover(x, harm, source)
             again, _ = measure(logits, learner.method, self.batch)
-            health = replace(
-                health, entropy=again.entropy, marginal_entropy=again.marginal_entropy
-            )
+            health = replace(health, entropy=again.entropy, marginal_entropy=again.marginal_entropy)
         else:
-            self._warn(harm, "nothing is done about it (policy 'warn')")
+            self._warn(harm, "the guard only warns")
         return logits, health, harm
 
-    def _source_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm]:
+    def _source_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
         """The source model predicts; the adapted one does so silently, and does not learn."""
         source = self.learner.source_forward(x)
         logits = self.learner.current(x)
         health, _ = self._measure(source, flat(self.learner.model.parameters()))
         self.monitor.add_pair(logits, source, entire=True)
         compared = self.monitor.compared
-        if compared.images >= compared.size and trusted_again(
-            self.monitor.comparison(compared), self.guard
-        ):
-            compared.clear()
+        if compared.images >= compared.size and trusted_again(compared.comparison(), self.guard):
+            compared.rows.clear()
             compared.size = self.guard.window
             self.trial = 2 * self.guard.window
             self._learn_or_pause()
@@ -162,6 +157,8 @@ class Supervisor:
         guard, monitor = self.guard, self.monitor
         if self.measures_only:
             if health.finite:
+                monitor.own.rows.clear()
+                monitor.add_own(health, mean)
                 self._sample(x, logits)
             return None, None
         if not health.finite:
@@ -179,16 +176,16 @@ class Supervisor:
         if monitor.compared.images < 8:
             return None, source
         harm = judge(
-            monitor.comparison(monitor.compared),
+            monitor.compared.comparison(),
             guard,
             own_past=None if self.normal is None else self.normal[1],
-            source_past=monitor.comparison(monitor.past).source_marginal
+            source_past=monitor.past.comparison().source_marginal
             if monitor.past.images >= guard.window
             else None,
         )
         enough = monitor.compared.images >= guard.window // 2
         if harm is None and enough:
-            monitor.compared.clear()
+            monitor.compared.rows.clear()
             self.normal = monitor.level()
         if harm is not None and harm.kind == "entropy" and self.calm >= CALM and not enough:
             harm = None  # it went well so far: a few hard images are no harm yet
@@ -208,7 +205,7 @@ class Supervisor:
                 return True
         if monitor.sampled.images < 8:
             return False
-        harm = judge(monitor.comparison(monitor.sampled), guard)
+        harm = judge(monitor.sampled.comparison(), guard)
         return harm is not None and harm.kind == "entropy"
 
     def _sample(self, x: Tensor, logits: Tensor) -> None:
@@ -225,26 +222,17 @@ class Supervisor:
     def _accept(self, health: Health, snapshot: dict[str, Any] | None) -> None:
         if not health.finite:
             return
-        unit = self.monitor.unit
-        if self.measures_only:
-            level = (health.entropy / unit, health.marginal_entropy / unit)
-        else:
-            level = self.monitor.level()
-        if self.normal is None:
-            self.normal = level
-        else:
-            old, new = self.normal, level
-            self.normal = (0.9 * old[0] + 0.1 * new[0], 0.9 * old[1] + 0.1 * new[1])
+        new = self.monitor.level()
+        if self.normal is not None:
+            old = self.normal
+            new = (0.9 * old[0] + 0.1 * new[0], 0.9 * old[1] + 0.1 * new[1])
+        self.normal = new
         self.calm += 1
         if self.calm % FORGIVEN == 0:
             self.strikes = max(0, self.strikes - 1)
         due = not self.ring or self.calm % self.guard.every == 0
-        if (
-            snapshot is not None
-            and self.guard.policy == "rollback"
-            and due
-            and not self.monitor.compared.images
-        ):
+        keeps = self.guard.policy == "rollback" and not self.monitor.compared.rows
+        if snapshot is not None and due and keeps:
             self.ring = [*self.ring, snapshot][-self.guard.keep :]
 
     # ---- after harm --------------------------------------------------------------------------
@@ -253,8 +241,8 @@ class Supervisor:
         """Go to a state that can be trusted; its logits, or the source model's."""
         source = self.learner.source_forward(x) if source is None else source
         logits = self._trusted_logits(x, harm, source)
-        self.monitor.compared.clear()
-        self.monitor.own.clear()
+        self.monitor.compared.rows.clear()
+        self.monitor.own.rows.clear()
         self.calm, self.trial = 0, max(self.trial, 2 * self.guard.window)
         if harm.kind != "not finite":
             self.strikes += 1
@@ -281,35 +269,31 @@ class Supervisor:
         return "; learning stops for a while"
 
     def _trusted_logits(self, x: Tensor, harm: Harm, source: Tensor) -> Tensor | None:
-        """Restore the first state that does well on this batch; None if there is none.
+        """Logits of the first state that does well on this batch; None if there is none."""
+        for _ in self._earlier_states(harm):
+            logits = self.learner.current(x)
+            if not bool(logits.isfinite().all()):
+                continue
+            if len(x) < FEW:  # too few to judge: trust it if it was the update that went wrong
+                well = harm.kind in ("not finite", "drift")
+            else:
+                well = judge(compare(logits, source), self.guard) is None
+            if well:
+                return logits
+        return None
 
-        The state before the update is tried first only where the update itself did the harm.
-        """
+    def _earlier_states(self, harm: Harm) -> Iterator[None]:
+        """Put the adapter in the states to try, one after the other, the latest first."""
         policy = self.guard.policy
         if policy == "skip" or harm.kind == "not finite":
-            logits = self._logits_if_well(x, harm, source)
-            if logits is not None:
-                return logits
+            yield  # before the update: only where the update itself did the harm
         while policy == "rollback" and self.ring:
             self._restore(self.ring[-1])
-            logits = self._logits_if_well(x, harm, source)
-            if logits is not None:
-                return logits
+            yield
             self.ring.pop()
-        if policy == "skip":
-            return None
-        self.learner.start_over()
-        return self._logits_if_well(x, harm, source)
-
-    def _logits_if_well(self, x: Tensor, harm: Harm, source: Tensor) -> Tensor | None:
-        logits = self.learner.current(x)
-        if not bool(logits.isfinite().all()):
-            return None
-        if len(x) < FEW:  # too few to judge: trust it if it was the update that went wrong
-            well = harm.kind in ("not finite", "drift")
-        else:
-            well = judge(compare(logits, source), self.guard) is None
-        return logits if well else None
+        if policy != "skip":
+            self.learner.start_over()
+            yield
 
     def _restore(self, snapshot: dict[str, Any] | None) -> None:
         if snapshot is not None:

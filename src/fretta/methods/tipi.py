@@ -93,7 +93,7 @@ class TIPI(GradientMethod):
         std = input_std(model.net) if self.std is None else self.std
         if std is None:
             warnings.warn(
-                "tipi: std= is not given and the model does not carry its preprocessing: the input"
+                "tipi: std= is not given and the model does not know its preprocessing: the input"
                 " is taken for pixels in [0, 1], so on normalized input the perturbation is smaller"
                 " than ε; give std=(...)",
                 FrettaWarning,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -11,9 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import FrettaWarning, HeadError, InputError, NeedError
+from ..errors import FrettaWarning, HeadError, InputError, NeedError, StateError
 from .compute import autocasting
-from .features import captured, capturing, check_linear, find_head, find_logits, flat_features, logits_of
+from .features import (
+    captured,
+    capturing,
+    check_linear,
+    find_head,
+    find_logits,
+    flat_features,
+    logits_of,
+)
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -23,7 +31,6 @@ from .norm import (
     use_batch_statistics,
 )
 from .random import undisturbed
-from .snapshot import copy_tensors, put_back
 
 
 class Classifier:
@@ -297,3 +304,27 @@ class Classifier:
                 FrettaWarning,
                 stacklevel=2,
             )
+
+
+def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+@torch.no_grad()
+def put_back(tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Copy saved values into the tensors, in place; the names must agree."""
+    if tensors.keys() != saved.keys():
+        missing = sorted(tensors.keys() - saved.keys())
+        extra = sorted(saved.keys() - tensors.keys())
+        raise StateError(
+            f"the saved tensors are those of another model: missing {missing[:5]}, unknown"
+            f" {extra[:5]}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.shape != saved[name].shape:
+            raise StateError(
+                f"the saved tensor {name!r} has shape {tuple(saved[name].shape)}, the model's "
+                f"{tuple(tensor.shape)}; load the state into an adapter of the same model"
+            )
+    for name, tensor in tensors.items():
+        tensor.copy_(saved[name])

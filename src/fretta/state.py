@@ -9,40 +9,14 @@ does the same in memory, but large stores (support bank, replay buffer) copy the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import StateError
-
-if TYPE_CHECKING:
-    from ..method import Method
-    from .classifier import Classifier
-
-
-def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-@torch.no_grad()
-def put_back(tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
-    """Copy saved values into the tensors, in place; the names must agree."""
-    if tensors.keys() != saved.keys():
-        missing = sorted(tensors.keys() - saved.keys())
-        extra = sorted(saved.keys() - tensors.keys())
-        raise StateError(
-            f"the saved tensors are those of another model: missing {missing[:5]}, unknown"
-            f" {extra[:5]}"
-        )
-    for name, tensor in tensors.items():
-        if tensor.shape != saved[name].shape:
-            raise StateError(
-                f"the saved tensor {name!r} has shape {tuple(saved[name].shape)}, the model's "
-                f"{tuple(tensor.shape)}; load the state into an adapter of the same model"
-            )
-    for name, tensor in tensors.items():
-        tensor.copy_(saved[name])
+from .errors import StateError
+from .method import Method
+from .parts.classifier import Classifier, copy_tensors, put_back
 
 
 def capture(value: Any) -> Any:
@@ -72,7 +46,7 @@ def copy_value(value: Any) -> Any:
 
 
 def revive(current: Any, saved: Any, device: torch.device) -> Any:
-    """The inverse of `capture` and `copy_value`: load into the current value, or what replaces it."""
+    """The inverse of `capture` and `copy_value`: the current value, filled, or a new one."""
     if hasattr(saved, "snapshot"):
         return saved.snapshot()
     if isinstance(current, torch.Generator):
