@@ -304,7 +304,7 @@ def test_nothing_kept_moves_nothing_on_a_device(key: str) -> None:
 @pytest.mark.usefixtures("asynchronous")
 def test_an_overflow_moves_nothing_on_a_device() -> None:
     parameter = nn.Parameter(torch.ones(3))
-    optimizer = optim.Optim("adam", 0.1, 0.9).build([parameter])
+    optimizer = optim.build_optimizer("adam", [parameter], 0.1, 0.9)
     optim.descend(optimizer, parameter.sum())
     moved = parameter.detach().clone()
     with pytest.warns(FrettaWarning, match="not finite"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .errors import FrettaWarning, InputError, ModelError, NeedError, SmallBatchWarning
+from .errors import InputError, ModelError, NeedError, SmallBatchWarning, warn
 from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
@@ -67,11 +66,9 @@ def caution_probabilities(logits: Tensor) -> None:
     """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
     sums = logits.sum(1)
     if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        warnings.warn(
+        warn(
             "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
             " will take a softmax of it again",
-            FrettaWarning,
-            stacklevel=4,
         )
 
 
@@ -90,13 +87,12 @@ class SmallBatchCheck:
         small = len(x) < SMALL_BATCH and noisy and model.uses_batch_statistics()
         if small and self.previous_small is not False:
             self.warned = True
-            warnings.warn(
+            warn(
                 f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each"
                 f" batch, and those of fewer than {SMALL_BATCH} images are mostly noise. Give"
                 " larger batches (collect images first), or use 'bn' with alpha=0.25, which keeps"
                 " most of the source statistics, or 'source'",
                 SmallBatchWarning,
-                stacklevel=5,
             )
         self.previous_small = small
 

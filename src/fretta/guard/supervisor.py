@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import FrettaWarning
+from ..errors import warn
 from ..method import Method
 from ..parts.classifier import Classifier
 from ..state import capture, copy_value, from_saved, restore_snapshot, take_snapshot
@@ -304,7 +303,7 @@ class Supervisor:
         if harm.kind not in self.warned:
             self.warned.add(harm.kind)
             message = f"guard, batch {self.batch}: {harm.reason}; {done}"
-            warnings.warn(message, FrettaWarning, stacklevel=6)
+            warn(message, stacklevel=5)
 
     # ---- state -------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import FrettaWarning, HeadError, InputError, NeedError, StateError
+from ..errors import HeadError, InputError, NeedError, StateError, warn
 from .compute import autocasting
 from .features import (
     captured,
@@ -297,12 +296,10 @@ class Classifier:
     def _warn_of_fallback(self, fallen: list[str]) -> None:
         if fallen and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"a batch of one gives {len(fallen)} batch-norm layer(s), e.g. {fallen[0]!r}, a"
                 " single value per channel, which has no variance: they use their source"
                 " statistics for such batches",
-                FrettaWarning,
-                stacklevel=2,
             )
 
 
