@@ -168,11 +168,11 @@ def test_released_sar_keeps_its_average_after_a_reset() -> None:
 def test_g_fret_steps_on_what_is_left_when_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paper: no term is left, nothing moves. Released: L_R still sees every sample."""
 
-    def nothing(method: GFRET, p: Tensor, s: Tensor) -> Tensor:
+    def none_reliable(method: GFRET, p: Tensor, s: Tensor) -> Tensor:
         return torch.zeros(len(p), dtype=torch.bool)
 
-    monkeypatch.setattr(GFRET, "reliable", nothing)
-    monkeypatch.setattr(gfret_released, "_reliable", nothing)
+    monkeypatch.setattr(GFRET, "reliable", none_reliable)
+    monkeypatch.setattr(gfret_released, "_reliable", none_reliable)
     for values, moves in (
         ({"variant": "paper"}, False),
         ({"variant": "released"}, True),
@@ -330,7 +330,7 @@ def test_float64_and_wrapped_models() -> None:
     model = nn.DataParallel(build("resnet-like"))
     adapter = fretta.adapt(model, "g-fret")
     adapter(X)
-    assert adapter.model.head_name == "fc"  # unwrapped: hooks must see the whole batch
+    assert adapter.model.head_name == "fc"  # unwrapped: hooks must see the entire batch
     assert fretta.adapt(build("resnet-like").double(), "g-fret")(X.double()).dtype == torch.float64
 
 
@@ -348,11 +348,10 @@ def test_a_model_that_changes_its_input_in_place() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.net(x.sub_(0.5).div_(0.25))
 
-    model = InPlace()
+    model, contiguous = InPlace(), fretta.Compute(layout="contiguous")
     for key in ("source", "g-fret", "sar", "tea"):
         values = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
-        how = fretta.Compute(layout="contiguous")
-        adapter = fretta.adapt(model, key, steps=2, predict="before", compute=how, **values)
+        adapter = fretta.adapt(model, key, steps=2, predict="before", compute=contiguous, **values)
         x = X.clone()
         out = adapter(x)
         assert torch.equal(x, X), "the caller's batch was changed"

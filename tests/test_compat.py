@@ -27,7 +27,7 @@ def test_in_an_environment_with_the_hook(tmp_path: Path) -> None:
     assert compat.install(tmp_path).suffix == ".pth"
     start = f"import site; site.addsitedir({str(tmp_path)!r}); "
     run(f"{start}{UNLOADED}import torchvision, sys; assert 'fretta.compat' in sys.modules")
-    # an environment that fretta has left since: nothing is said
+    # an environment that fretta has left since: no message
     gone = f"import sys; sys.modules['fretta'] = None; {start}"
     out = subprocess.run([sys.executable, "-c", gone], capture_output=True, text=True, check=True)
     assert out.stderr == ""

@@ -63,7 +63,7 @@ def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     before = snapshot(model)
     stream = batches(6, 6, 4, 1, 5)  # a last partial batch and a batch of one
     adapted = fretta.adapt(model, key, **settings(key, variant))
-    first_day = adapted.state_dict()
+    initial = adapted.state_dict()
     logits = []
     for step, x in enumerate(stream):
         logits.append(adapted(x))
@@ -84,7 +84,7 @@ def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     assert changed <= set(adapted.adapted)
     assert bool(changed) == REGISTRY[key].gradient
 
-    # predict changes nothing and reset is the first day again
+    # predict changes nothing and reset is the initial state again
     state = adapted.state_dict()
     adapted.predict(stream[0])
     assert same(adapted.state_dict(), state), "predict changed the state"
@@ -96,7 +96,7 @@ def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     resumed.load_state_dict(middle)
     assert all(torch.equal(resumed(x), out) for x, out in zip(stream[3:], logits[3:], strict=True))
     assert same(resumed.state_dict(), state)
-    resumed.load_state_dict(first_day)
+    resumed.load_state_dict(initial)
     assert torch.equal(resumed(stream[0]), logits[0])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaWarning, InputError
 from fretta.guard import Guard, Health
-from fretta.guard.evidence import Comparison, judge
+from fretta.guard.judge import Comparison, judge, trusted_again
 from fretta.method import Method
 from fretta.methods import REGISTRY
 from fretta.models import load_source
 from fretta.parts.classifier import Classifier
-from fretta.parts.supports import SupportBank
+from fretta.state import copy_value, take_snapshot
 from nets import batches, build, grid, same
 from test_conformance import settings
 
@@ -45,14 +44,14 @@ def adapter(key: str, guard: Any, net: str = "resnet-like", **more: Any) -> fret
 def bare(adapter: fretta.Adapter, *without: str) -> dict[str, Any]:
     """The state without what the guard itself remembers."""
     state = adapter.state_dict()
-    state.pop("watch", None), state.pop("head")  # which looking at the features finds
+    state.pop("guard", None), state.pop("head")  # which looking at the features finds
     state.pop("batches")  # a batch that was undone has been seen
     for name in ("kept", *without):  # `kept` is the filter's report of the last batch
         state["running"].pop(name, None)
     return state
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
+def poison(monkeypatch: pytest.MonkeyPatch, method: Method, what: str) -> None:
     """From now on every step does what it does, and then breaks something."""
     step = type(method).step
 
@@ -60,9 +59,9 @@ def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
         logits = step(self, model, x)
         with torch.no_grad():
             for parameter in model.parameters()[:1]:
-                if how != "logits":
-                    parameter.copy_(parameter * (torch.nan if how == "parameters" else 1e9))
-        return logits * torch.nan if how == "logits" else logits
+                if what != "logits":
+                    parameter.copy_(parameter * (torch.nan if what == "parameters" else 1e9))
+        return logits * torch.nan if what == "logits" else logits
 
     monkeypatch.setattr(type(method), "step", broken)
 
@@ -70,25 +69,25 @@ def poison(monkeypatch: pytest.MonkeyPatch, method: Method, how: str) -> None:
 # ---- no trace ----------------------------------------------------------------------------------
 
 
-HOWS = ("logits", "parameters")
+POISONED = ("logits", "parameters")
 POISONS = [  # logits of a step count where they are returned, parameters where there are any
-    (key, how)
+    (key, what)
     for key, cls in sorted(REGISTRY.items())
-    for how, possible in (("logits", cls.timing == "before"), ("parameters", cls.gradient))
+    for what, possible in (("logits", cls.timing == "before"), ("parameters", cls.gradient))
     if possible
 ]
 
 
 @quiet
 @pytest.mark.parametrize(
-    ("key", "how", "policy"),
+    ("key", "what", "policy"),
     grid(
-        [*[(*p, "rollback") for p in POISONS], *[("g-fret", how, "skip") for how in HOWS]],
+        [*[(*p, "rollback") for p in POISONS], *[("g-fret", what, "skip") for what in POISONED]],
         lambda case: case[0] in QUICK,
     ),
 )
 def test_a_poisoned_batch_leaves_no_trace(
-    key: str, how: str, policy: str, monkeypatch: pytest.MonkeyPatch
+    key: str, what: str, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, bad, last = batches(6, 6, 6, 6)
     a = adapter(key, Guard(policy, **LAX))
@@ -98,7 +97,7 @@ def test_a_poisoned_batch_leaves_no_trace(
     before = bare(a)
     expected = a.predict(bad)
     with monkeypatch.context() as patch:
-        poison(patch, a.method, how)
+        poison(patch, a.method, what)
         out = a(bad)
     assert a.health is not None
     assert (a.health.action, a.health.reason) == (policy, "logits or parameters are not finite")
@@ -130,34 +129,25 @@ def test_a_step_that_fails_leaves_no_trace(key: str, monkeypatch: pytest.MonkeyP
 @gradient_method
 def test_rollback_returns_to_the_last_good_state(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a = adapter(key, Guard("rollback", every=3, keep=2, **LAX))
-    without = ("buffer",) if key == "tea" else ()  # its rows begin anew instead
     states = []
     for x in batches(*[8] * 9):
-        states.append(bare(a, *without) if a.ready else None)
+        states.append(bare(a) if a.ready else None)
         a(x)
-    kept = [int(m["adapted"].eq(flat(s)).all()) for m, _ in a._keeper.ring for s in states[1:]]  # type: ignore[union-attr]
-    assert sum(kept) == 2  # the ring holds two of these states
-    newest = next(
-        s
-        for s in states[1:]
-        if a._keeper.ring[-1][0]["adapted"].eq(flat(s)).all()  # type: ignore[union-attr]
-    )
+    assert a._supervisor is not None
+    ring = [snapshot["adapted"] for snapshot in a._supervisor.ring]
+    kept = [next(s for s in states[1:] if s and same(adapted, s["adapted"])) for adapted in ring]
+    assert len(kept) == 2
     with monkeypatch.context() as patch:
         poison(patch, a.method, "drift")
         a(batches(6, seed=5)[0])
     assert a.health is not None
     assert a.health.action == "rollback"
     assert "moved" in a.health.reason
-    assert same(bare(a, *without), newest)
-
-
-def flat(state: dict[str, Any] | None) -> Tensor:
-    assert state is not None
-    return torch.cat([t.reshape(-1) for t in state["adapted"].values()])
+    assert same(bare(a), kept[-1])
 
 
 @quiet
-def test_reset_returns_to_the_first_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_returns_to_the_initial_state(monkeypatch: pytest.MonkeyPatch) -> None:
     a = adapter("eta", Guard("reset", **LAX))
     first, second, third = batches(6, 6, 6)
     a.predict(first)
@@ -176,50 +166,44 @@ def test_an_interrupted_guarded_run_goes_on_bit_for_bit(
 ) -> None:
     stream = batches(6, 6, 4, 1, 6, 5)
     guard = Guard("rollback", every=1, **LAX)
-    whole = adapter(key, guard)
+    full = adapter(key, guard)
     seen: list[tuple[Tensor, Health | None]] = []
     for number, x in enumerate(stream):
         if number == 3:
-            torch.save(whole.state_dict(), tmp_path / "state.pt")
-        seen.append((whole(x), whole.health))
+            torch.save(full.state_dict(), tmp_path / "state.pt")
+        seen.append((full(x), full.health))
     resumed = adapter(key, guard)
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for x, (logits, health) in zip(stream[3:], seen[3:], strict=True):
         assert torch.equal(resumed(x), logits)
         assert resumed.health == health
-    assert same(resumed.state_dict(), whole.state_dict())
+    assert same(resumed.state_dict(), full.state_dict())
     if REGISTRY[key].gradient:  # also through a rollback to a state from before the interruption
         resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
         again = adapter(key, guard)
         for x in stream[:3]:
             again(x)
-        poison(monkeypatch, whole.method, "drift")
+        poison(monkeypatch, full.method, "drift")
         assert torch.equal(resumed(stream[3]), again(stream[3]))
         assert same(resumed.state_dict(), again.state_dict())
 
 
-def test_bank_undoes_only_the_rows_it_touched() -> None:
-    generator = torch.Generator().manual_seed(0)
-    bank = SupportBank(200, 50, like=torch.empty(16))
-
-    def add() -> None:
-        z = torch.randn(8, 16, generator=generator)
-        label = torch.randint(200, (8,), generator=generator)
-        bank.add(z, label, torch.rand(8, generator=generator))
-
-    add()
-    mark, before = bank.mark(), copy.deepcopy(bank.state_dict())
-    add(), add()
-    bank.mark()
-    add()
-    entry = [t.numel() for old in bank.journal[0] for t in old.values()]
-    assert sum(entry) < 0.05 * bank.slots.numel()
-    assert not same(bank.state_dict(), before)
-    bank.back_to(mark)
-    assert same(bank.state_dict(), before)
-    assert not bank.journal
-    add()
-    assert not bank.journal  # nobody watches: nothing is kept
+@quiet
+@pytest.mark.parametrize(("key", "store"), [("g-fret", "bank"), ("tea", "buffer")])
+def test_a_snapshot_of_a_large_store_shares_its_rows(key: str, store: str) -> None:
+    """One at every batch costs no copy of what the store holds."""
+    a = adapter(key, None)
+    x, y = batches(6, 6)
+    a(x)
+    before = bare(a)
+    snapshot = take_snapshot(a.model, a.method, copy_value)
+    twin, rows = snapshot["running"][store], {"bank": "slots", "buffer": "rows"}[store]
+    shared = [t for t in getattr(twin, rows) if t is not None]
+    assert shared
+    assert all(any(t is u for u in getattr(getattr(a.method, store), rows)) for t in shared)
+    a(y)
+    assert not same(bare(a), before)
+    assert same(twin.state_dict(), before["running"][store])
 
 
 # ---- what counts as harm -----------------------------------------------------------------------
@@ -239,8 +223,9 @@ def test_bank_undoes_only_the_rows_it_touched() -> None:
     ],
 )
 def test_verdicts(numbers: tuple[Any, ...], kind: str | None) -> None:
-    trouble = judge(Comparison(*numbers), Guard())
-    assert (trouble and trouble.kind) == kind
+    harm = judge(Comparison(*numbers), Guard())
+    assert (harm and harm.kind) == kind
+    assert not (harm and trusted_again(Comparison(*numbers), Guard()))
 
 
 def test_collapse_beside_its_own_past() -> None:
@@ -256,13 +241,13 @@ def test_collapse_beside_its_own_past() -> None:
 class Digits:
     def __init__(self) -> None:
         self.model, card = load_source("digits")
-        how = Preprocessing.from_json(card.preprocessing)
+        preprocessing = Preprocessing.from_json(card.preprocessing)
         stream = make_stream(
             open_dataset("digits", corruption=["gaussian_noise", "glass_blur"]),
             batch_size=540,
             seed=0,
         )
-        self.x, self.y = zip(*[(how.apply(b.x), b.y) for b in stream], strict=True)
+        self.x, self.y = zip(*[(preprocessing.apply(b.x), b.y) for b in stream], strict=True)
 
     def run(
         self, a: fretta.Adapter, domain: int, size: int, count: int, by_class: bool = False
@@ -303,9 +288,9 @@ def test_one_class_at_a_time_is_left_to_the_source_model(digits: Digits) -> None
     alone, source, _ = digits.run(fretta.adapt(digits.model, "tent"), 1, 16, 320, by_class=True)
     assert alone < source - 0.2
     a = fretta.adapt(digits.model, "tent", guard="rollback")
-    with pytest.warns(FrettaWarning, match="less certain than the source model's") as said:
+    with pytest.warns(FrettaWarning, match="less certain than the source model's") as shown:
         guarded, _, _ = digits.run(a, 1, 16, 320, by_class=True)
-    assert len(said) == 1  # one warning, not one per batch
+    assert len(shown) == 1  # one warning, not one per batch
     assert guarded >= source - 0.01
     assert a.safe
     x = digits.x[1][:8]
@@ -348,7 +333,7 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
 
 
 @quiet
-def test_warn_only_says_so(digits: Digits) -> None:
+def test_warn_only_warns(digits: Digits) -> None:
     plain = fretta.adapt(digits.model, "tent", lr=1.0)
     a = fretta.adapt(digits.model, "tent", lr=1.0, guard="warn")
     actions = set()

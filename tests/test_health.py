@@ -25,16 +25,17 @@ def test_numbers_by_hand() -> None:
     logits = torch.tensor([[0.0, 0.0], [100.0, 0.0]])
     now, before, origin = torch.tensor([3.0, 4.0]), torch.tensor([3.0, 3.0]), torch.tensor([0.0, 4])
     features = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # two columns that say the same
-    n = measure(logits, Source(), features=features, now=now, before=before, origin=origin)
+    vectors = {"now": now, "before": before, "origin": origin}
+    n, mean = measure(logits, Source(), 0, features=features, **vectors)
     assert n.entropy == pytest.approx(math.log(2) / 2)
-    assert n.mean.tolist() == pytest.approx([0.75, 0.25])
+    assert mean.tolist() == pytest.approx([0.75, 0.25])
     assert n.marginal_entropy == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
     assert n.nrs == pytest.approx(1.0)
     assert (n.update_norm, n.drift, n.pass_rate) == (1.0, 0.75, None)
     assert n.finite
-    assert not measure(logits, Source(), now=now * torch.nan).finite
-    assert not measure(logits / 0, Source()).finite
-    assert measure(logits, Source()).nrs is None
+    assert not measure(logits, Source(), 0, now=now * torch.nan, origin=origin)[0].finite
+    assert not measure(logits / 0, Source(), 0)[0].finite
+    assert measure(logits, Source(), 0)[0].nrs is None
 
 
 @quiet
@@ -61,28 +62,28 @@ def test_watching_never_changes_results(key: str) -> None:
     watched.reset()
     assert watched.health is None
     watched(batches(6)[0])
-    assert seen[-1] == seen[0]  # the counter, the references, everything: as on the first day
+    assert seen[-1] == seen[0]  # the counter, the references, everything
 
 
 @quiet
-def test_unwatched_steps_measure_nothing_until_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_measured_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
     assert a.health is None
     with monkeypatch.context() as patch:
 
         def never(*_: Any, **__: Any) -> None:
-            raise RuntimeError("measured although nobody asked")
+            raise RuntimeError("measured too early")
 
         patch.setattr("fretta.adapter.measure", never)
         patch.setattr(fretta.Adapter, "source_forward", never)
         for x in batches(6, 6):
             logits = a(x)
-        with pytest.raises(RuntimeError, match="nobody asked"):
+        with pytest.raises(RuntimeError, match="too early"):
             _ = a.health
     before = a.state_dict()
     health = a.health
     assert health is not None
-    assert health.entropy == pytest.approx(measure(logits, a.method).entropy)
+    assert health.entropy == pytest.approx(measure(logits, a.method, 0)[0].entropy)
     assert (health.batch, health.samples, health.update_norm) == (1, 6, None)
     assert health.nrs is not None
     assert health.drift is not None
@@ -127,7 +128,7 @@ def test_no_head_no_nrs() -> None:
 @quiet
 @pytest.mark.parametrize("net", ["resnet-like", "vit-like", "nested-bn"])
 @pytest.mark.parametrize("key", ["tent", "tsd", "bn"])
-def test_source_logits_are_those_of_the_first_day(net: str, key: str) -> None:
+def test_source_logits_are_those_of_the_initial_state(net: str, key: str) -> None:
     model = build(net)
     a = fretta.adapt(model, key, compute=fretta.Compute(layout="contiguous"), **settings(key))
     x, y = batches(6, 6)

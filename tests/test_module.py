@@ -73,11 +73,11 @@ def test_train_and_eval_do_not_switch_adaptation(mode: bool) -> None:
 
 
 def test_inside_another_module() -> None:
-    whole = nn.Sequential(adapted("tent"), nn.Softmax(1)).eval()
-    state = whole.state_dict()
+    outer = nn.Sequential(adapted("tent"), nn.Softmax(1)).eval()
+    state = outer.state_dict()
     assert all(name.startswith("0.net.") for name in state)
-    whole.load_state_dict(state)
-    assert whole(Y).sum(1).allclose(torch.ones(6))
+    outer.load_state_dict(state)
+    assert outer(Y).sum(1).allclose(torch.ones(6))
 
 
 def test_reset_every_so_many_batches() -> None:

@@ -98,9 +98,9 @@ def command(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [[], ["--jobs", "2"]])
-def test_by_name_in_suites_and_workers(folder: Path, how: list[str]) -> None:
-    command(folder, "run", "mine.toml", "--seed", "0", "--seed", "1", *how)
+@pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]])
+def test_by_name_in_suites_and_workers(folder: Path, jobs: list[str]) -> None:
+    command(folder, "run", "mine.toml", "--seed", "0", "--seed", "1", *jobs)
     records = [json.loads(p.read_text()) for p in (folder / "results/records").glob("*.json")]
     assert len(records) == 2
     assert {(r["status"], r["run"]["method"]) for r in records} == {("done", "pseudo:Pseudo")}

@@ -1,4 +1,4 @@
-"""What a user prints says the essentials in one line; hyper-parameters are told by help()."""
+"""What a user prints says the essentials in one line; help() names the hyper-parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.experiment.records import Record
 from fretta.methods import REGISTRY
+from nets import build
 
 
 def test_one_line_for_what_is_printed() -> None:
@@ -42,20 +43,24 @@ def test_one_line_for_what_is_printed() -> None:
             assert fact in printed
 
 
-def test_health_says_what_the_guard_did() -> None:
-    nothing = {"nrs": None, "reference_marginal": None, "changed": None, "pass_rate": None}
-    none = {**nothing, "drift": None, "update_norm": None}
+def test_health_shows_what_the_guard_did() -> None:
+    unknown = {"nrs": None, "reference_marginal": None, "changed": None, "pass_rate": None}
+    none = {**unknown, "drift": None, "update_norm": None}
     health = fretta.Health(4, 8, entropy=0.5, marginal_entropy=1.25, **none)
     assert "None" not in repr(health)
     acted = fretta.Health(
         4, 8, entropy=0.5, marginal_entropy=1.25, action="reset", reason="too far", **none
     )
     assert "reset: too far" in repr(acted)
+    for html in (acted._repr_html_(), fretta.adapt(build("resnet-like"), "tent")._repr_html_()):
+        assert html.startswith("<table>")
+    assert "too far" in acted._repr_html_()
+    assert "0.001" in html  # the learning rate
 
 
 @pytest.mark.parametrize("key", sorted(REGISTRY))
-def test_every_hyper_parameter_is_told_where_it_is_declared(key: str) -> None:
+def test_every_hyper_parameter_is_documented_where_it_is_declared(key: str) -> None:
     for name in REGISTRY[key].field_names():
         home = next(c for c in REGISTRY[key].__mro__ if name in inspect.get_annotations(c))
-        told = str(home.__doc__)
-        assert f"\n    {name} " in told or f" {name}:" in told or f"{name}, " in told, (home, name)
+        doc = str(home.__doc__)
+        assert f"\n    {name} " in doc or f" {name}:" in doc or f"{name}, " in doc, (home, name)

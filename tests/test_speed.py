@@ -276,9 +276,9 @@ def test_deciding_on_the_device_gives_the_same_numbers(
         a = ready(key, **({"e_margin": 0.3} if key in ("eta", "eata") else {}))
         return torch.stack([a(images(n)) for n in range(1, 5)])
 
-    asked = run()
+    expected = run()
     monkeypatch.setattr(optim, "_asynchronous", lambda tensor: True)
-    assert torch.equal(run(), asked)
+    assert torch.equal(run(), expected)
 
 
 def nobody(self: Any, logits: Tensor, *_: Any) -> Tensor:
@@ -304,7 +304,7 @@ def test_nothing_kept_moves_nothing_on_a_device(key: str) -> None:
 @pytest.mark.usefixtures("asynchronous")
 def test_an_overflow_moves_nothing_on_a_device() -> None:
     parameter = nn.Parameter(torch.ones(3))
-    optimizer = optim.Optim("adam", 0.1, 0.9).build([parameter])
+    optimizer = optim.build_optimizer("adam", [parameter], 0.1, 0.9)
     optim.descend(optimizer, parameter.sum())
     moved = parameter.detach().clone()
     with pytest.warns(FrettaWarning, match="not finite"):

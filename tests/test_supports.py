@@ -75,7 +75,7 @@ def test_sums_do_not_drift_over_a_long_stream() -> None:
     for step in range(3000):  # entropies fall, so that every batch replaces every support
         z = torch.randn(8, 3, generator=g) * 1000
         bank.add(z, torch.arange(8) % 2, torch.rand(8, generator=g) + 3000 - step)
-    exact = bank.slots.view(2, 4, 3).double().sum(1)
+    exact = bank.state_dict()["slots"].view(2, 4, 3).double().sum(1)
     torch.testing.assert_close(bank.total, exact, atol=1e-6, rtol=0)
 
 

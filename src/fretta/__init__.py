@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .parts.compute import Compute
     from .parts.redundancy import redundancy
 
-# MKL adds up in any order unless told otherwise before its first product: with several threads a
+# Unless this is set before its first product, MKL adds up in any order, and with several threads a
 # stream could not be repeated bit for bit. Whoever has set this already keeps their choice.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,30 +12,29 @@ import torch
 from torch import Tensor, nn
 
 from .errors import ConfigError, FrettaError, HeadError, ModelError, NeedError, StateError
-from .guard import FeatureTap, Guard, Health, Keeper, measure
+from .export import plain_copy
+from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .method import Method, Need, Timing
+from .methods import build_method
 from .parts.classifier import Classifier
 from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
-from .parts.features import captured, capturing
-from .parts.plain import as_source, plain_copy
-from .parts.snapshot import capture, copy_tensors, put_back, revive
-from .parts.undo import flat
+from .parts.features import Capture, captured, capturing
 from .prepare import (
-    NOISY_SHARE,
-    SMALL_BATCH,
+    SmallBatchCheck,
     caution_probabilities,
-    caution_small_batch,
     check_needs,
     checked_batch,
     private_copy,
     source_batches,
+    unwrapped,
 )
+from .state import restore_snapshot, take_snapshot
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 class Adapter(nn.Module):
-    """Predicts and adapts, batch by batch.
+    """A classifier that adapts while it predicts. `fretta.adapt` is another name for this class.
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; nothing changes
@@ -52,57 +52,64 @@ class Adapter(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        method: Method,
+        method: str | Method = "g-fret",
         *,
         source: Iterable[Any] | None = None,
         head: str | None = None,
         guard: Guard | str | None = None,
         inplace: bool = False,
         compute: Compute | None = None,
+        **hyperparameters: Any,
     ) -> None:
+        """Wrap a classifier so that it adapts while it predicts.
+
+        method      a name from `list_methods()`, `module:Class`, or a `Method` instance
+        source      unlabeled source images for methods that need them (eata): any iterable of
+                    image batches or of (images, labels), whose labels are ignored
+        head        name of the module that maps features to logits; found on the first batch if
+                    None
+        guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to
+                    the last good state, "reset", or a `Guard` with thresholds; None does not look
+        inplace     adapt the given model itself instead of a private copy
+        compute     a `Compute`: memory layout, precision, compilation, how many layers learn
+        **          hyper-parameters of the method, by name; an explicit one wins over what a
+                    `variant` implies. Every method has `steps` (updates per batch), `episodic`
+                    (forget after every batch), `predict` ("before" or "after" the update) and
+                    `reset_every` (batches)
+        """
         super().__init__()
-        if not isinstance(model, nn.Module):
-            raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
-        if isinstance(model, torch.jit.ScriptModule):
-            raise ModelError(
-                "a scripted module cannot be adapted: give the module it was made from"
-            )
-        method.check()
-        self.method = method
+        self.method = build_method(method, hyperparameters)
+        self.method.check()
         self.classes: int | None = None
         self.guard = Guard.of(guard)
         self.compute = compute or Compute()
-        self.tap: FeatureTap | None = None
+        self.head_input: Tensor | None = None  # what entered the head in the last forward
+        self._inplace = inplace
+        self._batches = 0
+        self._check_size = SmallBatchCheck()
         self._callbacks: list[Callable[[Health], Any]] = []
-        self._keeper: Keeper | None = None
+        self._supervisor: Supervisor | None = None
         self._health: Health | None = None
-        self._left: tuple[Tensor, Tensor] | None = None  # logits and a few images of the last batch
-        self._was_small: bool | None = None  # the batch before; None: there was none
-        self._warned_of_size = False
-        self._batches, self._inplace = 0, inplace
-        # torch.compile and DataParallel hide what hooks must see: adapt what they wrap
-        net = getattr(model, "_orig_mod", model)
-        net = net.module if isinstance(net, nn.DataParallel) else net
-        check_needs(net, method, source)
+        self._last: tuple[Tensor, Tensor] | None = None  # logits and two images of the last batch
+        net = unwrapped(model)
+        check_needs(net, self.method, source)
         with torch.inference_mode(False):
             self.model = self._classifier(net, head)
             self.net = self.model.net  # registered: parameters(), to(), ... see it
             self.model.freeze()
-            if source is not None and Need.SOURCE in method.needs:
+            if source is not None and Need.SOURCE in self.method.needs:
                 self._prepare_from_source(source)
 
     def _classifier(self, net: nn.Module, head: str | None) -> Classifier:
-        """The model as methods see it, computed as asked for."""
-        how, inplace = self.compute, self._inplace
+        compute, inplace = self.compute, self._inplace
         # A model adapted in place stays as it is. Methods that move every weight by the sign of
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
-        layout = choose_layout(net, how.layout, free)
-        model = Classifier(
-            net if inplace else private_copy(net), head, layout, how.precision, how.last_norms
-        )
-        lay_out(model.net, layout)
-        check_precision(how.precision, model.device)
+        layout = choose_layout(net, compute.layout, free)
+        net = net if inplace else private_copy(net)
+        lay_out(net, layout)
+        model = Classifier(net, head, layout, compute.precision, compute.last_norms)
+        check_precision(compute.precision, model.device)
         return model
 
     if TYPE_CHECKING:
@@ -115,18 +122,18 @@ class Adapter(nn.Module):
         """Predict this batch and learn from it; detached (N, C) logits."""
         # Works under the caller's no_grad and inference_mode: learning needs gradients regardless.
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
-            x = checked_batch(x, self.model)
-            self._prepare(x)
-            self._look_at_size(x)
+            x = self._ready_batch(x)
             every = 1 if self.method.episodic else self.method.reset_every
             if every is not None and self._batches % every == 0:
-                self.restart()
-            keeper = self._watching(x)
-            if keeper is None:
+                self.start_over()
+            if self._supervisor is None and (self.guard is not None or self._callbacks):
+                self._look_for_head(x)
+                self._supervise()
+            if self._supervisor is None:
                 logits = self.learn(x).detach()
-                self._health, self._left = None, (logits, x.detach()[:: -(-len(x) // 2)].clone())
+                self._health, self._last = None, (logits, spread(x.detach()).clone())
             else:
-                logits, self._health = keeper.batch(x)
+                logits, self._health = self._supervisor.run(x)
             self._batches += 1
         for callback in self._callbacks:
             if self._health is not None:
@@ -134,40 +141,29 @@ class Adapter(nn.Module):
         return logits.detach()
 
     def learn(self, x: Tensor) -> Tensor:
-        """The step itself, without checks and watching."""
+        """The step itself, without checks and supervision."""
         for _ in range(self.method.steps):
-            if self.tap is not None:
-                self.tap.arm()
-            if self.method.gradient:
+            with self._capturing() as box, torch.inference_mode(not self.method.gradient):
                 logits = self.method.step(self.model, x)
-            else:
-                with torch.inference_mode():
-                    logits = self.method.step(self.model, x)
-                logits = logits.clone()  # an ordinary tensor again
-        return self.current(x) if self.timing == "after" else logits
+            self._keep_features(box)
+        if self.timing == "after":
+            return self.current(x)
+        return logits if self.method.gradient else logits.clone()  # an ordinary tensor again
 
     def current(self, x: Tensor) -> Tensor:
         """Logits of the model as it is, without checks."""
-        if self.tap is not None:
-            self.tap.arm()
-        with torch.no_grad():
-            return self.method.forward(self.model, x)
+        with self._capturing() as box, torch.no_grad():
+            logits = self.method.forward(self.model, x)
+        self._keep_features(box)
+        return logits
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
         with torch.inference_mode(False), torch.no_grad():
-            x = checked_batch(x, self.model)
-            self._prepare(x)
-            self._look_at_size(x)
-            if self.safe:
-                return self.source_forward(x)
-            return self.method.forward(self.model, x)
+            return self._forward(self._ready_batch(x))
 
     def source_logits(self, x: Tensor) -> Tensor:
-        """Logits of the model as it was given, batch-norm statistics and all.
-
-        No state changes.
-        """
+        """Logits of the model as it was given, batch-norm statistics and all. No state changes."""
         with torch.inference_mode(False):
             x = checked_batch(x, self.model)
             self._prepare(x)
@@ -176,7 +172,7 @@ class Adapter(nn.Module):
     @torch.no_grad()
     def source_forward(self, x: Tensor) -> Tensor:
         """`source_logits` without checks."""
-        with as_source(self.model):
+        with self.model.as_source():
             return self.model(x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,35 +183,41 @@ class Adapter(nn.Module):
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
             with capturing(self.model.head_module) as box:
-                logits = self.source_forward(x) if self.safe else self.method.forward(self.model, x)
+                logits = self._forward(x)
         return captured(box, self.model.head_name), logits
 
     def reset(self) -> None:
         """Back to the initial state: adapted tensors and all running state, the guard's too."""
-        self._health, self._left, self._batches = None, None, 0
+        self._health, self._last, self._batches = None, None, 0
         if self.ready:
-            self.restart()
-        if self._keeper is not None:
-            self._keeper.begin()
+            self.start_over()
+        if self._supervisor is not None:
+            self._supervisor.reset()
 
-    def restart(self) -> None:
+    def start_over(self) -> None:
         """Model and method in their initial state; what the guard knows stays."""
         with torch.inference_mode(False):
             self.model.restore()
             self.method.start(self.model)
 
-    def _look_at_size(self, x: Tensor) -> None:
-        """Warn once of batches too small for batch statistics; not of a last one, which is alone
-        in being small."""
-        if self._warned_of_size:
-            return
-        share = self.method.batch_share
-        noisy = share is None or share > NOISY_SHARE
-        small = len(x) < SMALL_BATCH and noisy and self.model.uses_batch_statistics()
-        if small and self._was_small is not False:
-            self._warned_of_size = True
-            caution_small_batch(x, self.method)
-        self._was_small = small
+    def _ready_batch(self, x: Tensor) -> Tensor:
+        x = checked_batch(x, self.model)
+        self._prepare(x)
+        self._check_size(x, self.method, self.model)
+        return x
+
+    def _forward(self, x: Tensor) -> Tensor:
+        return self.source_forward(x) if self.safe else self.method.forward(self.model, x)
+
+    def _capturing(self) -> AbstractContextManager[Capture]:
+        """Keep what enters the head in the forward whose logits are returned, the first one."""
+        wanted = self._supervisor is not None or Need.HEAD in self.method.needs
+        if not wanted or self.model.head_name is None:
+            return nullcontext(Capture())
+        return capturing(self.model.head_module, first=True)
+
+    def _keep_features(self, box: Capture) -> None:
+        self.head_input = None if box.features is None else box.features.detach()
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -223,12 +225,24 @@ class Adapter(nn.Module):
     def health(self) -> Health | None:
         """How the last batch went, without labels; None before the first.
 
-        With a guard or callbacks it is measured at every batch. Otherwise it is measured when
-        asked for, from what the last step left behind; then there is no running reference and no
+        With a guard or callbacks it is measured at every batch. Otherwise it is measured when it
+        is read, from what the last step left behind; then there is no running reference and no
         norm of the update.
         """
-        if self._health is None and self._left is not None:
-            self._health = self._measured_late(*self._left)
+        if self._health is None and self._last is not None:
+            logits, images = self._last
+            health, _ = measure(
+                logits,
+                self.method,
+                self._batches - 1,
+                features=self.head_input,
+                now=flat(self.model.parameters()),
+                origin=flat(self.model.origin.values()),
+            )
+            with torch.inference_mode(False):
+                source = self.source_forward(images).argmax(1)
+            differ = (source != spread(logits).argmax(1)).float()
+            self._health = replace(health, changed=float(differ.mean()))
         return self._health
 
     def on_health(self, callback: Callable[[Health], Any]) -> None:
@@ -236,66 +250,21 @@ class Adapter(nn.Module):
         self._callbacks.append(callback)
 
     @property
-    def timing(self) -> Timing:
-        """Whose logits are returned: of the forward before the update, or of one after it."""
-        return self.method.predict or self.method.timing
-
-    @property
     def safe(self) -> bool:
         """Whether the guard lets the source model predict, because adaptation does harm."""
-        return self._keeper is not None and self._keeper.safe
-
-    def running(self) -> dict[str, Any]:
-        """The method's running state, as it is."""
-        return running_state(self.method)
-
-    def _watching(self, x: Tensor) -> Keeper | None:
-        """The keeper, if anybody watches; made at the first batch somebody does."""
-        if self._keeper is None and (self.guard is not None or self._callbacks):
-            self._look_for_head(x)
-            self._hire()
-        return self._keeper
+        return self._supervisor is not None and self._supervisor.mode is Mode.SOURCE
 
     def _look_for_head(self, x: Tensor) -> None:
         """Features are worth a look where there is a head; not every model has one."""
         if self.model.head_name is None:
-            with suppress(HeadError, ModelError), as_source(self.model):
+            with suppress(HeadError, ModelError), self.model.as_source():
                 self.model.locate_head(x[:2], self.model(x[:2]).shape[1])
 
-    def _hire(self) -> None:
-        if self.model.head_name is not None and self.tap is None:
-            self.tap = FeatureTap(self.model.head_module)
-        self._keeper = Keeper(self.guard, self, self._classes())
-
-    def _classes(self) -> int:
+    def _supervise(self) -> Supervisor:
         if self.classes is None:
             raise StateError("the adapter has not seen a batch yet")
-        return self.classes
-
-    @torch.no_grad()
-    def _measured_late(self, logits: Tensor, images: Tensor) -> Health:
-        numbers = measure(
-            logits,
-            self.method,
-            features=None if self.tap is None else self.tap.features,
-            now=flat(self.model.parameters()),
-            origin=flat(self.model.origin.values()),
-        )
-        with torch.inference_mode(False):
-            source = self.source_forward(images).argmax(1)
-        adapted = logits[:: -(-len(logits) // 2)].argmax(1)
-        return Health(
-            batch=self._batches - 1,
-            samples=numbers.samples,
-            nrs=numbers.nrs,
-            entropy=numbers.entropy,
-            marginal_entropy=numbers.marginal_entropy,
-            reference_marginal=None,
-            changed=float((source != adapted).float().mean()),
-            pass_rate=numbers.pass_rate,
-            drift=numbers.drift,
-            update_norm=None,
-        )
+        self._supervisor = Supervisor(self, self.guard, self.classes)
+        return self._supervisor
 
     # ---- export ---------------------------------------------------------------------------------
 
@@ -325,14 +294,14 @@ class Adapter(nn.Module):
                 f"export: statistics={statistics!r} is unknown; give 'batch', an iterable of image"
                 " batches, or None"
             )
-        images = None if statistics is None or isinstance(statistics, str) else statistics
+        images = None if isinstance(statistics, str) else statistics
         share = 1.0 if self.safe else self.method.batch_share
         if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
                 " module cannot do"
             )
-        if share < 1 and images is None and self.model.has_batch_norm():
+        if share < 1 and images is None and self.model.batch_norms:
             raise ConfigError(
                 f"{self.method.key} mixes the statistics of every batch with the source's, which a"
                 " plain module cannot do; give statistics=, an iterable of image batches"
@@ -368,22 +337,8 @@ class Adapter(nn.Module):
         self._begin(classes)
         return classes
 
-    def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
-        method = self.method.resolved(classes)
-        method.configure(self.model)
-        if self.compute.compile is not None:
-            compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
-        self.model.remember()
-        with torch.enable_grad():
-            if source is not None:
-                method.fit(self.model, source)
-        method.start(self.model)
-        self.method, self.classes = method, classes
-        if Need.HEAD in method.needs and not self._inplace:
-            self.tap = FeatureTap(self.model.head_module)
-
     def _prepare_from_source(self, source: Iterable[Any]) -> None:
-        batches: Iterator[Tensor] = source_batches(source, self.model)
+        batches = source_batches(source, self.model)
         first = next(batches, None)
         if first is None:
             raise NeedError(f"{self.method.key} needs source images, but source= is empty")
@@ -391,7 +346,24 @@ class Adapter(nn.Module):
             classes = self.model(first).shape[1]
         self._begin(classes, chain([first], batches))
 
+    def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
+        method = self.method.resolved(classes)
+        method.configure(self.model)
+        if self.compute.compile is not None:
+            compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
+        self.model.remember()
+        if source is not None:
+            with torch.enable_grad():
+                method.fit(self.model, source)
+        method.start(self.model)
+        self.method, self.classes = method, classes
+
     # ---- facts -------------------------------------------------------------------------------
+
+    @property
+    def timing(self) -> Timing:
+        """Whose logits are returned: of the forward before the update, or of one after it."""
+        return self.method.predict or self.method.timing
 
     @property
     def adapted(self) -> list[str]:
@@ -409,10 +381,21 @@ class Adapter(nn.Module):
         return self.method.pass_rate
 
     def __repr__(self) -> str:
-        state = (
-            f"{len(self.adapted)} adapted tensors" if self.ready else "waiting for its first batch"
-        )
-        return f"<fretta.Adapter {self.method.key!r} on {type(self.model.net).__name__}: {state}>"
+        return f"<fretta.Adapter {self._title()}: {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        facts = {"state": self._state(), "batches": self._batches}
+        facts |= {} if self.guard is None else {"guard": self.guard}
+        facts |= {k: v for k, v in self.hyperparameters.items() if v is not None}
+        return html_table(f"fretta.Adapter {self._title()}", facts)
+
+    def _title(self) -> str:
+        return f"{self.method.key!r} on {type(self.model.net).__name__}"
+
+    def _state(self) -> str:
+        if not self.ready:
+            return "waiting for its first batch"
+        return f"{len(self.adapted)} adapted tensors"
 
     # ---- a module among modules --------------------------------------------------------------
 
@@ -427,9 +410,8 @@ class Adapter(nn.Module):
             state = self.state_dict() if self.ready else None
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
             self.model.apply_to_initial(fn)
-            self._left = None
             if state is not None:
-                self._keeper = None
+                self._supervisor = None
                 self.method.start(self.model)
                 self._load(state)
         return self
@@ -455,11 +437,9 @@ class Adapter(nn.Module):
             "place": self.model.place,
         }
         if self.ready:
-            state["adapted"] = copy_tensors(self.model.adapted)
-            state["buffers"] = self.model.moved_buffers()
-            state["running"] = {k: capture(v) for k, v in self.running().items()}
-        if self._keeper is not None:
-            state["watch"] = self._keeper.state_dict()
+            state |= take_snapshot(self.model, self.method)
+        if self._supervisor is not None:
+            state["guard"] = self._supervisor.state_dict()
         return state
 
     def load_state_dict(
@@ -496,22 +476,18 @@ class Adapter(nn.Module):
                 self.model.head_name = state["head"] or self.model.head_name
                 self._begin(state["classes"])
             self.model.head_name = self.model.head_name or state["head"]
-            self.model.place = state.get("place")
-            put_back(self.model.adapted, state["adapted"])
-            self.model.load_buffers(state["buffers"])
-            for name, current in self.running().items():
-                saved = state["running"][name]
-                setattr(self.method, name, revive(current, saved, self.model.device))
-            self._health = self._left = None
-            self._batches = state.get("batches", 0)
-            self._was_small = False
-            if "watch" in state and (self.guard is not None or self._callbacks):
-                if self._keeper is None:
-                    self._hire()
-                if self._keeper is not None:
-                    self._keeper.load_state_dict(state["watch"])
-            elif self._keeper is not None:
-                self._keeper.begin()
+            self.model.place = state["place"]
+            missing = self.method.running_state().keys() - state["running"].keys()
+            if missing:
+                raise StateError(f"the state lacks {', '.join(sorted(missing))} of the method")
+            restore_snapshot(self.model, self.method, state)
+            self._health = self._last = None
+            self._batches = state["batches"]
+            self._check_size.previous_small = False
+            if "guard" in state and (self.guard is not None or self._callbacks):
+                (self._supervisor or self._supervise()).load_state_dict(state["guard"])
+            elif self._supervisor is not None:
+                self._supervisor.reset()
 
     def _check_settings(self, state: Mapping[str, Any]) -> None:
         ours = self.method.resolved(state["classes"], quiet=True).hyperparameters()
@@ -522,7 +498,6 @@ class Adapter(nn.Module):
             raise StateError(f"the state was taken with other hyper-parameters: {listed}")
 
 
-def running_state(method: Method) -> dict[str, Any]:
-    """Whatever `fit` and `start` assigned: every attribute that is not a field."""
-    fields = set(method.field_names())
-    return {name: value for name, value in vars(method).items() if name not in fields}
+def spread(rows: Tensor) -> Tensor:
+    """The first row and one from the middle."""
+    return rows[:: -(-len(rows) // 2)]

@@ -18,6 +18,8 @@ Each message says what was seen, why it cannot work and what would.
 
 from __future__ import annotations
 
+import warnings
+
 __all__ = [
     "ConfigError",
     "DataError",
@@ -33,6 +35,7 @@ __all__ = [
     "StoreError",
     "SuiteError",
     "WeightsError",
+    "warn",
 ]
 
 
@@ -100,3 +103,8 @@ class FrettaWarning(UserWarning):
 
 class SmallBatchWarning(FrettaWarning):
     """Batches are too small for the statistics that a method takes from each of them."""
+
+
+def warn(message: str, category: type[FrettaWarning] = FrettaWarning, stacklevel: int = 3) -> None:
+    """Warn of something that works, but probably not as the user believes."""
+    warnings.warn(message, category, stacklevel=stacklevel + 1)

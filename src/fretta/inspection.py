@@ -93,8 +93,11 @@ def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:
         except FrettaError as error:
             return Fit(key, False, str(error))
     # the batch is an example: its size says nothing about the batches to come
-    told = [w for w in caught if not issubclass(w.category, SmallBatchWarning)]
-    notes = [str(w.message) for w in told if issubclass(w.category, FrettaWarning)]
+    notes = [
+        str(w.message)
+        for w in caught
+        if issubclass(w.category, FrettaWarning) and not issubclass(w.category, SmallBatchWarning)
+    ]
     if Need.SOURCE in needs:
         notes.append("needs unlabeled source images")
     if adapter.adapted:

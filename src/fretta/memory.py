@@ -4,7 +4,7 @@ glibc maps large blocks from the system and returns them when they are freed. A 
 convolutional network frees and asks for the same gigabytes every batch, and each time the system
 fills them with zeros, page by page: with EfficientNet-Lite0 that was a third to half of
 a step (`benchmarks/memory.py`). The commands that compute call `keep_memory()`; in your own program
-it is your decision, because it holds for the whole process.
+it is your decision, because it holds for the entire process.
 """
 
 from __future__ import annotations

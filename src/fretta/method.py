@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
 from .parts.losses import masked_mean
-from .parts.optim import Optim, OptimizerName, descend, none_kept
+from .parts.optim import OPTIMIZERS, OptimizerName, build_optimizer, descend, none_kept
 
 Timing = Literal["before", "after"]
 
@@ -62,9 +62,7 @@ class Method:
     summary: ClassVar[str] = ""  # one line for `fretta list`
     passes: ClassVar[str] = "1F"  # forwards and backwards per batch
     needs: ClassVar[frozenset[Need]] = frozenset()
-    timing: ClassVar[Timing] = (
-        "before"  # whose logits the paper reports: before or after the update
-    )
+    timing: ClassVar[Timing] = "before"  # or "after" the update: whose logits the paper reports
     gradient: ClassVar[bool] = True  # False: step runs without autograd
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
@@ -82,19 +80,23 @@ class Method:
         """Raise ConfigError on values that cannot work. Fields may still be None."""
         for field in dataclasses.fields(self):
             _check_type(self.key, field, getattr(self, field.name))
-        if self.steps < 1:
-            raise ConfigError(f"steps={self.steps!r} cannot work; take at least 1 step per batch")
+        self.require(self.steps >= 1, "steps", wanted="at least 1 step per batch")
         if self.predict not in (None, "before", "after"):
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
         every = self.reset_every
-        if every is not None and (isinstance(every, bool) or every != int(every) or every < 1):
-            raise ConfigError(f"reset_every={every!r} cannot work; give a number of batches")
+        self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
                 f"{self.key}: variant {variant!r} is unknown; choose from"
                 f" {', '.join(self.variants)}"
             )
+
+    def require(self, good: bool, *names: str, wanted: str) -> None:
+        """Raise ConfigError about these fields unless their values are good."""
+        if not good:
+            values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+            raise ConfigError(f"{self.key}: {values} cannot work; give {wanted}")
 
     def caution(self, classes: int) -> None:
         """Warn of values that work, but not as one would believe, with this many classes."""
@@ -136,8 +138,8 @@ class Method:
 
     @classmethod
     def defaults(cls, variant: str | None = None) -> list[dict[str, Any]]:
-        """All values of its own that hold unless told otherwise, for few and many classes.
-        Results made under other defaults are other results."""
+        """Its own default values, for few and for many classes. Results made under other defaults
+        are other results."""
         given: dict[str, Any] = {} if variant is None else {"variant": variant}
         method = cls(**given)
         found = [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
@@ -148,6 +150,11 @@ class Method:
         """The fields as JSON-ready values; `type(method)(**values)` builds the method again."""
         values = {name: getattr(self, name) for name in self.field_names()}
         return {k: _plain(v) for k, v in values.items()}
+
+    def running_state(self) -> dict[str, Any]:
+        """Whatever `fit`, `start` and `step` assigned: every attribute that is not a field."""
+        fields = set(self.field_names())
+        return {name: value for name, value in vars(self).items() if name not in fields}
 
     @property
     def pass_rate(self) -> float | None:
@@ -189,7 +196,10 @@ class GradientMethod(Method):
 
     def check(self) -> None:
         super().check()
-        self._optim().check()
+        good = self.optimizer in OPTIMIZERS
+        self.require(good, "optimizer", wanted=" or ".join(map(repr, OPTIMIZERS)))
+        self.require(self.lr is None or self.lr >= 0, "lr", wanted="a number >= 0")
+        self.require(0 <= self.momentum < 1, "momentum", wanted="a number in [0, 1)")
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)
@@ -213,10 +223,6 @@ class GradientMethod(Method):
         if not none_kept(kept):
             descend(self.opt, masked_mean(loss, kept) + penalty, wanted=kept.any())
 
-    def _optim(self) -> Optim:
-        lr = 0.0 if self.lr is None else self.lr  # still open: a variant will say
-        return Optim(self.optimizer, lr, self.momentum)
-
     def _new_optimizer(self, model: Classifier) -> Optimizer:
         if any(p.dtype is torch.float16 for p in model.parameters()):
             # Adam's ε of 1e-8 is 0 in half precision, and the first step divides by it
@@ -224,12 +230,13 @@ class GradientMethod(Method):
                 f"{self.key} cannot adapt float16 parameters; give the model in float32 and call"
                 " the adapter under torch.autocast, or use bfloat16"
             )
-        return self._optim().build(model.parameters())
+        return build_optimizer(self.optimizer, model.parameters(), self.lr, self.momentum)
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "float": (numbers.Real,),
     "int": (numbers.Integral,),
+    "int | None": (numbers.Integral,),
     "bool": (bool,),
     "str": (str,),
     "OptimizerName": (str,),

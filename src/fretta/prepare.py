@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .errors import FrettaWarning, InputError, ModelError, NeedError, SmallBatchWarning
+from .errors import InputError, ModelError, NeedError, SmallBatchWarning, warn
 from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
@@ -67,23 +66,45 @@ def caution_probabilities(logits: Tensor) -> None:
     """Entropy of a softmax of a softmax is flat: adapting such a model does next to nothing."""
     sums = logits.sum(1)
     if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
-        warnings.warn(
+        warn(
             "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
             " will take a softmax of it again",
-            FrettaWarning,
-            stacklevel=4,
         )
 
 
-def caution_small_batch(x: Tensor, method: Method) -> None:
-    warnings.warn(
-        f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each batch,"
-        f" and those of fewer than {SMALL_BATCH} images are mostly noise. Give larger batches"
-        " (collect images first), or use 'bn' with alpha=0.25, which keeps most of the source"
-        " statistics, or 'source'",
-        SmallBatchWarning,
-        stacklevel=4,
-    )
+class SmallBatchCheck:
+    """Warns once of batches too small for batch statistics; not of a last one, which is alone in
+    being small."""
+
+    def __init__(self) -> None:
+        self.previous_small: bool | None = None  # None: there was no batch before
+        self.warned = False
+
+    def __call__(self, x: Tensor, method: Method, model: Classifier) -> None:
+        if self.warned:
+            return
+        noisy = method.batch_share is None or method.batch_share > NOISY_SHARE
+        small = len(x) < SMALL_BATCH and noisy and model.uses_batch_statistics()
+        if small and self.previous_small is not False:
+            self.warned = True
+            warn(
+                f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each"
+                f" batch, and those of fewer than {SMALL_BATCH} images are mostly noise. Give"
+                " larger batches (collect images first), or use 'bn' with alpha=0.25, which keeps"
+                " most of the source statistics, or 'source'",
+                SmallBatchWarning,
+            )
+        self.previous_small = small
+
+
+def unwrapped(model: Any) -> nn.Module:
+    """The network in what torch.compile and DataParallel wrap: they hide what hooks must see."""
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError("a scripted module cannot be adapted: give the module it was made from")
+    net: nn.Module = getattr(model, "_orig_mod", model)
+    return net.module if isinstance(net, nn.DataParallel) else net
 
 
 def private_copy(net: nn.Module) -> nn.Module:

@@ -1,19 +1,19 @@
 """Health of a running adapter, without labels, and the guard that acts on it."""
 
-from .config import Guard
-from .health import Health
-from .keeper import Keeper, Subject
-from .measure import FeatureTap, Numbers, measure
+from .guard import Guard
+from .health import Health, html_table
+from .monitor import flat, measure
+from .supervisor import Mode, Supervisor
 from .writers import JsonlWriter, TensorBoardWriter
 
 __all__ = [
-    "FeatureTap",
     "Guard",
     "Health",
     "JsonlWriter",
-    "Keeper",
-    "Numbers",
-    "Subject",
+    "Mode",
+    "Supervisor",
     "TensorBoardWriter",
+    "flat",
+    "html_table",
     "measure",
 ]

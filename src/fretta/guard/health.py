@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Health:
-    """How an adapter is doing, seen from one batch. Plain numbers; what we do not have is None."""
+    """How an adapter is doing, seen from one batch. Plain numbers; None is not known."""
 
-    batch: int  # number of the batch since the first day: 0, 1, ...
+    batch: int  # number of the batch since the last reset: 0, 1, ...
     samples: int
     nrs: float | None  # normalized redundancy of the features that enter the head, in [0, 1]
     entropy: float  # mean entropy of the predictions, nats
@@ -23,22 +26,44 @@ class Health:
     action: str = ""  # what the guard did: "", "warn", "skip", "rollback" or "reset"
     reason: str = ""  # and why
 
+    @property
+    def finite(self) -> bool:
+        """Whether logits and adapted parameters are finite."""
+        return math.isfinite(self.entropy) and math.isfinite(self.drift or 0.0)
+
     def __repr__(self) -> str:
-        """What is known, in a line."""
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Health of batch {self.batch}: {self.samples} images, {facts}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            f"Health of batch {self.batch}", {"images": self.samples, **self._facts()}
+        )
+
+    def _facts(self) -> dict[str, str]:
+        """What is known, for people."""
         shares = {"changed": self.changed, "passed": self.pass_rate}
         numbers = {"NRS": self.nrs, "drift": self.drift, "update": self.update_norm}
-        known = [
-            f"entropy {self.entropy:.3g} (of the mean prediction {self.marginal_entropy:.3g})",
-            *(f"{name} {value:.0%}" for name, value in shares.items() if value is not None),
-            *(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None),
-            *([f"{self.action}: {self.reason}"] if self.action else []),
-        ]
-        return f"<Health of batch {self.batch}: {self.samples} images, {', '.join(known)}>"
+        return {
+            "entropy": f"{self.entropy:.3g} (of the mean prediction {self.marginal_entropy:.3g})",
+            **{name: f"{value:.0%}" for name, value in shares.items() if value is not None},
+            **{name: f"{value:.3g}" for name, value in numbers.items() if value is not None},
+            **({"guard": f"{self.action}: {self.reason}"} if self.action else {}),
+        }
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; a number that is not finite becomes None, which JSON can say."""
-        return {k: None if _endless(v) else v for k, v in asdict(self).items()}
+        """JSON-ready; a number that is not finite becomes None, since JSON has no word for it."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
-def _endless(value: Any) -> bool:
-    return isinstance(value, float) and (value != value or value in (float("inf"), -float("inf")))
+def html_table(title: str, facts: Mapping[str, object]) -> str:
+    """A small table, as notebooks show it."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(str(value))}</td></tr>"
+        for name, value in facts.items()
+    )
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"

@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from ..errors import MissingExtraError
 from .health import Health
 
 
-class _Closing:
+class _Writer:
     def close(self) -> None:
-        """Write what is left and let go of the file."""
+        """Write what is left and close the file."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class JsonlWriter(_Closing):
+class JsonlWriter(_Writer):
     """One line of JSON per batch, on disk as soon as the batch is done. Appends to a file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -48,7 +42,7 @@ class JsonlWriter(_Closing):
             self._file = None
 
 
-class TensorBoardWriter(_Closing):
+class TensorBoardWriter(_Writer):
     """Every number of every batch as a scalar `health/...`; actions of the guard as text."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

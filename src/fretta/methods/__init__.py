@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from .._util import import_object
 from ..errors import ConfigError
 from ..method import Method
+from ..parts.compute import Compute
 from .bn import BN
 from .eata import EATA, ETA
 from .gfret import GFRET
@@ -42,6 +44,7 @@ __all__ = [
     "TSD",
     "Source",
     "Tent",
+    "build_method",
     "find_method",
     "list_methods",
 ]
@@ -73,6 +76,28 @@ def find_method(name: str) -> type[Method]:
             " docs/extend.md"
         )
     return found
+
+
+def build_method(method: str | Method, hyperparameters: dict[str, Any]) -> Method:
+    """A method from its name and hyper-parameters; an instance takes the latter as changes."""
+    if isinstance(method, Method):
+        cls, values = type(method), {n: getattr(method, n) for n in method.field_names()}
+    elif isinstance(method, str):
+        cls, values = find_method(method), {}
+    else:
+        raise ConfigError(
+            f"method is a {type(method).__name__}; give a name ({', '.join(list_methods())}) or a"
+            " Method instance"
+        )
+    unknown = sorted(set(hyperparameters) - set(cls.field_names()))
+    if unknown:
+        computing = [name for name in unknown if name in Compute.__dataclass_fields__]
+        hint = f"; give compute=fretta.Compute({computing[0]}=...)" if computing else ""
+        raise ConfigError(
+            f"{cls.key} has no hyper-parameter {', '.join(map(repr, unknown))}; it has "
+            f"{', '.join(cls.field_names())}{hint}"
+        )
+    return cls(**{**values, **hyperparameters})
 
 
 @cache

@@ -8,12 +8,11 @@ Nado et al., "Evaluating prediction-time batch normalization for robustness unde
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import ConfigError, FrettaWarning
+from ..errors import warn
 from ..method import Method
 from ..parts.classifier import Classifier
 from ..parts.norm import mixed_statistics, use_batch_statistics
@@ -38,17 +37,14 @@ class BN(Method):
 
     def check(self) -> None:
         super().check()
-        if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"bn: alpha={self.alpha!r} cannot work; give a number in [0, 1]")
+        self.require(0 <= self.alpha <= 1, "alpha", wanted="a number in [0, 1]")
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)
         use_batch_statistics(model.net)
-        if not model.has_batch_norm():
-            warnings.warn(
+        if not model.batch_norms:
+            warn(
                 "bn: the model has no batch-norm layer, so this equals 'source'",
-                FrettaWarning,
-                stacklevel=2,
             )
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:

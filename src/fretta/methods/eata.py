@@ -6,7 +6,6 @@ Niu, Wu, Zhang, Chen, Zheng, Zhao, Tan, ICML 2022, https://arxiv.org/abs/2204.02
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..errors import FrettaWarning
+from ..errors import warn
 from ..method import AUTO, GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin, published_margin
@@ -50,18 +49,14 @@ class ETA(GradientMethod):
         caution_entropy_margin(self.key, self.e_margin)
         # A confident prediction has cosine 1/√C to a uniform mean: below that, all are redundant.
         if self.d_margin < 0.999 / math.sqrt(classes):
-            warnings.warn(
+            warn(
                 f"{self.key}: d_margin={self.d_margin:.3g} is below 1/√C ="
                 f" {1 / math.sqrt(classes):.3g}, the cosine of a confident prediction to a balanced"
                 " mean: nearly every sample counts as redundant",
-                FrettaWarning,
-                stacklevel=2,
             )
         if self.d_margin >= 1:
-            warnings.warn(
+            warn(
                 f"{self.key}: d_margin={self.d_margin:.3g} can never filter: no cosine exceeds 1",
-                FrettaWarning,
-                stacklevel=2,
             )
 
     def start(self, model: Classifier) -> None:

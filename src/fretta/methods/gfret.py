@@ -61,10 +61,8 @@ class GFRET(Switches):
 
     def check(self) -> None:
         super().check()
-        if self.k1 < 1 or not 0 < self.k2 <= 1:
-            raise ConfigError(
-                f"g-fret: k1={self.k1!r}, k2={self.k2!r} cannot work; give k1 >= 1 and k2 in (0, 1]"
-            )
+        self.require(self.k1 >= 1, "k1", wanted="at least 1 support per class")
+        self.require(0 < self.k2 <= 1, "k2", wanted="a share in (0, 1]")
 
     def start(self, model: Classifier) -> None:
         super().start(model)

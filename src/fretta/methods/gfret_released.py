@@ -89,8 +89,8 @@ class Switches(GradientMethod):
 
     def switched(self) -> bool:
         """Whether anything differs from the paper's form."""
-        whole = self.l_r_a and self.l_r_r and self.l_p_a and self.l_p_r
-        return not whole or any(getattr(self, n) != paper for n, (paper, _) in CHOICES.items())
+        complete = self.l_r_a and self.l_r_r and self.l_p_a and self.l_p_r
+        return not complete or any(getattr(self, n) != paper for n, (paper, _) in CHOICES.items())
 
 
 def switched_step(method: GFRET, model: Classifier, x: Tensor) -> Tensor:

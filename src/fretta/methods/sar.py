@@ -6,14 +6,13 @@ Niu, Wu, Zhang, Wen, Chen, Zhao, Tan, ICLR 2023, https://arxiv.org/abs/2302.1240
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from ..errors import ConfigError, FrettaWarning
+from ..errors import warn
 from ..method import AUTO, GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.filters import caution_entropy_margin
@@ -54,18 +53,15 @@ class SAR(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        if self.rho < 0:
-            raise ConfigError(f"sar: rho={self.rho!r} cannot work; give a radius >= 0")
+        self.require(self.rho >= 0, "rho", wanted="a radius >= 0")
 
     def caution(self, classes: int) -> None:
         caution_entropy_margin(self.key, self.e_margin)
         E0 = self.e_margin * math.log(classes)
         if self.reset_threshold >= E0 > 0:
-            warnings.warn(
+            warn(
                 f"sar: reset_threshold={self.reset_threshold:.3g} is not below the entropy margin"
                 f" {E0:.3g} nats, so the model is reset after every batch",
-                FrettaWarning,
-                stacklevel=2,
             )
 
     def configure(self, model: Classifier) -> None:

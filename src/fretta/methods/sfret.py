@@ -6,12 +6,11 @@ Equation numbers are the paper's.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import FrettaWarning
+from ..errors import warn
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.redundancy import redundancy
@@ -52,8 +51,6 @@ class SFRET(GradientMethod):
     def _warn_once(self) -> None:
         if not self.warned:
             self.warned = True
-            warnings.warn(
+            warn(
                 "s-fret: a batch of one has no redundancy to reduce, so it is only predicted",
-                FrettaWarning,
-                stacklevel=3,
             )

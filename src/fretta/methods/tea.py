@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
 from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import energy
@@ -45,16 +44,10 @@ class TEA(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        if (
-            min(self.sgld_steps, self.sgld_lr, self.sgld_std) < 0
-            or self.buffer_size < 1
-            or not 0 <= self.reinit <= 1
-        ):
-            raise ConfigError(
-                f"tea: sgld_steps={self.sgld_steps!r}, buffer_size={self.buffer_size!r},"
-                f" reinit={self.reinit!r} cannot work; give sgld_steps >= 0, buffer_size >= 1 and"
-                " reinit in [0, 1]"
-            )
+        for name in ("sgld_steps", "sgld_lr", "sgld_std"):
+            self.require(getattr(self, name) >= 0, name, wanted="a number >= 0")
+        self.require(self.buffer_size >= 1, "buffer_size", wanted="at least 1 row")
+        self.require(0 <= self.reinit <= 1, "reinit", wanted="a share in [0, 1]")
 
     def start(self, model: Classifier) -> None:
         super().start(model)

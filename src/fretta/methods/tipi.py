@@ -6,14 +6,13 @@ https://openaccess.thecvf.com/content/CVPR2023/html/Nguyen_TIPI_Test_Time_Adapta
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, FrettaWarning
+from ..errors import ConfigError, warn
 from ..method import GradientMethod
 from ..models.preprocessing import input_std
 from ..parts.classifier import Classifier
@@ -49,10 +48,8 @@ class TIPI(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        if not self.epsilon > 0:
-            raise ConfigError(f"tipi: epsilon={self.epsilon!r} cannot work; give a size above 0")
-        if self.reference_batch < 1:
-            raise ConfigError(f"tipi: reference_batch={self.reference_batch!r} must be at least 1")
+        self.require(self.epsilon > 0, "epsilon", wanted="a size above 0")
+        self.require(self.reference_batch >= 1, "reference_batch", wanted="at least 1 sample")
 
     def start(self, model: Classifier) -> None:
         super().start(model)
@@ -92,12 +89,10 @@ class TIPI(GradientMethod):
     def _input_std(self, model: Classifier, x: Tensor) -> Tensor:
         std = input_std(model.net) if self.std is None else self.std
         if std is None:
-            warnings.warn(
-                "tipi: std= is not given and the model does not carry its preprocessing: the input"
+            warn(
+                "tipi: std= is not given and the model does not know its preprocessing: the input"
                 " is taken for pixels in [0, 1], so on normalized input the perturbation is smaller"
                 " than ε; give std=(...)",
-                FrettaWarning,
-                stacklevel=2,
             )
             std = 1.0
         value = torch.as_tensor(std, dtype=x.dtype, device=x.device)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..errors import ConfigError
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import kl_divergence
@@ -43,8 +42,7 @@ class TSD(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        if self.k1 < 1:
-            raise ConfigError(f"tsd: k1={self.k1!r} cannot work; keep at least 1 support per class")
+        self.require(self.k1 >= 1, "k1", wanted="at least 1 support per class")
 
     def configure(self, model: Classifier) -> None:
         model.freeze()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -11,9 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import FrettaWarning, HeadError, InputError, NeedError
+from ..errors import HeadError, InputError, NeedError, StateError, warn
 from .compute import autocasting
-from .features import captured, capturing, check_linear, find_head, find_logits, flat, logits_of
+from .features import (
+    captured,
+    capturing,
+    check_linear,
+    find_head,
+    find_logits,
+    flat_features,
+    logits_of,
+)
 from .norm import (
     affine_names,
     contiguous_when_frozen,
@@ -22,14 +29,14 @@ from .norm import (
     source_statistics_for_single_values,
     use_batch_statistics,
 )
-from .snapshot import copy_tensors, put_back
+from .random import undisturbed
 
 
 class Classifier:
     """The private copy of a user's model, with the few handles that methods need.
 
     `model(x)` gives logits, `model.features(x)` the embeddings too, `model.head(z)` classifies
-    embeddings. `adapted` are the tensors a method may change, `origin` their first values.
+    embeddings. `adapted` are the tensors a method may change, `origin` their initial values.
     """
 
     def __init__(
@@ -47,7 +54,8 @@ class Classifier:
         self.last_norms = last_norms  # only so many norm layers, from the end, learn; None: all
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
-        self._first_buffers: dict[str, Tensor] = {}
+        self.origin_buffers: dict[str, Tensor] = {}
+        self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
         self.place: Any = None  # of the logits in what the model returns; None: they are that
         self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
@@ -150,7 +158,7 @@ class Classifier:
             name = self.head_name or find_head(self.net, x.clone(), self.place)
             with capturing(self._submodule(name)) as box:
                 self(x)
-        features = None if box.features is None else flat(box.features)
+        features = None if box.features is None else flat_features(box.features)
         check_linear(name, self._submodule(name), features, classes)
         self.head_name = name
 
@@ -213,34 +221,62 @@ class Classifier:
     def remember(self) -> None:
         """Take the values of the adapted tensors, and of other buffers, as the initial state."""
         self.origin = copy_tensors(self.adapted)
-        self._first_buffers = copy_tensors(self._buffers())
+        self.origin_buffers = copy_tensors(self._find_buffers())
 
     def restore(self) -> None:
         """Back to the initial state, bit for bit."""
         put_back(self.adapted, self.origin)
-        put_back(self._buffers(), self._first_buffers)
+        put_back(self.other_buffers(), self.origin_buffers)
 
     def apply_to_initial(self, fn: Callable[[Tensor], Tensor]) -> None:
         """Do to the initial values what was done to the module (a move to another device)."""
         self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
-        self._first_buffers = {name: fn(tensor) for name, tensor in self._first_buffers.items()}
+        self.origin_buffers = {name: fn(tensor) for name, tensor in self.origin_buffers.items()}
 
-    def _buffers(self) -> dict[str, Tensor]:
+    def _find_buffers(self) -> dict[str, Tensor]:
+        norms = tuple(f"{name}." for name in norm_layers(self.net))
+        return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
+
+    def other_buffers(self) -> dict[str, Tensor]:
         """All buffers but the statistics of norm layers, which never move here.
 
         A forward may move buffers that no method knows of: spectral norm in train mode, counters.
         """
-        norms = tuple(f"{name}." for name in norm_layers(self.net))
-        return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
+        return self._find_buffers() if self.origin_buffers else {}
 
     def moved_buffers(self) -> dict[str, Tensor]:
-        """The buffers that are not what they were at first."""
-        first = self._first_buffers
-        moved = {n: b for n, b in self._buffers().items() if not torch.equal(b, first[n])}
+        """The buffers that are not as in the initial state."""
+        first = self.origin_buffers
+        moved = {n: b for n, b in self.other_buffers().items() if not torch.equal(b, first[n])}
         return copy_tensors(moved)
 
     def load_buffers(self, moved: dict[str, Tensor]) -> None:
-        put_back(self._buffers(), {**self._first_buffers, **moved})
+        put_back(self.other_buffers(), {**self.origin_buffers, **moved})
+
+    @contextmanager
+    def as_source(self) -> Iterator[None]:
+        """While active, the model is in its initial state: parameters, statistics, other buffers.
+
+        Parameters change places with their first values by reference, so nothing is copied and
+        they come back bit for bit; buffers and random numbers that a forward moves are put back.
+        """
+        switched = [layer for layer in self.batch_norms if layer.training]
+        now = {name: parameter.data for name, parameter in self.adapted.items()}
+        moved = self.moved_buffers()
+        with undisturbed(self.device):
+            try:
+                for name, parameter in self.adapted.items():
+                    parameter.data = self.origin[name]
+                self.load_buffers({})
+                for layer in switched:
+                    layer.training = False  # running statistics, which never move here
+                yield
+            finally:
+                for layer in switched:
+                    layer.training = True
+                for name, parameter in self.adapted.items():
+                    parameter.data = now[name]
+                self.load_buffers(moved)
 
     # ---- small facts -------------------------------------------------------------------------
 
@@ -254,19 +290,38 @@ class Classifier:
         example = self.example()
         return torch.device("cpu") if example is None else example.device
 
-    def has_batch_norm(self) -> bool:
-        return any(is_batch_norm(m) for m in self.net.modules())
-
     def uses_batch_statistics(self) -> bool:
-        return any(m.training for m in self.net.modules() if is_batch_norm(m))
+        return any(layer.training for layer in self.batch_norms)
 
     def _warn_of_fallback(self, fallen: list[str]) -> None:
         if fallen and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"a batch of one gives {len(fallen)} batch-norm layer(s), e.g. {fallen[0]!r}, a"
                 " single value per channel, which has no variance: they use their source"
                 " statistics for such batches",
-                FrettaWarning,
-                stacklevel=2,
             )
+
+
+def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+@torch.no_grad()
+def put_back(tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Copy saved values into the tensors, in place; the names must agree."""
+    if tensors.keys() != saved.keys():
+        missing = sorted(tensors.keys() - saved.keys())
+        extra = sorted(saved.keys() - tensors.keys())
+        raise StateError(
+            f"the saved tensors are those of another model: missing {missing[:5]}, unknown"
+            f" {extra[:5]}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.shape != saved[name].shape:
+            raise StateError(
+                f"the saved tensor {name!r} has shape {tuple(saved[name].shape)}, the model's "
+                f"{tuple(tensor.shape)}; load the state into an adapter of the same model"
+            )
+    for name, tensor in tensors.items():
+        tensor.copy_(saved[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -86,13 +86,14 @@ class Capture:
 
 
 @contextmanager
-def capturing(head: nn.Module) -> Iterator[Capture]:
-    """While active, keep what enters the head."""
+def capturing(head: nn.Module, first: bool = False) -> Iterator[Capture]:
+    """While active, keep what enters the head in the last forward, or in the first one."""
     box = Capture()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = [*inputs, *kwargs.values()]
-        box.features = values[0] if values and isinstance(values[0], Tensor) else None
+        if not first or box.features is None:
+            box.features = values[0] if values and isinstance(values[0], Tensor) else None
 
     hook = head.register_forward_pre_hook(keep, with_kwargs=True)
     try:
@@ -108,10 +109,10 @@ def captured(box: Capture, head: str | None) -> Tensor:
             f"the head {head!r} was not called with a tensor in this forward; the model takes"
             " another path for this input. Name the module that is always used: head='...'"
         )
-    return flat(box.features)
+    return flat_features(box.features)
 
 
-def flat(features: Tensor) -> Tensor:
+def flat_features(features: Tensor) -> Tensor:
     """(N, d): a pooled (N, d, 1, 1) map, as it enters a 1×1 convolution, without its last axes."""
     return features.flatten(1) if features.dim() == 4 and features.shape[2:] == (1, 1) else features
 
@@ -120,14 +121,6 @@ def _has_parameters(module: nn.Module) -> bool:
     """Of its own, or hidden in the parametrization of its own (weight norm)."""
     own = any(True for _ in module.parameters(recurse=False))
     return own or "parametrizations" in module._modules
-
-
-@dataclass
-class _Trace:
-    """Which modules produced the logits themselves, and which produced something of their shape."""
-
-    producers: list[str] = field(default_factory=list)
-    lookalikes: list[str] = field(default_factory=list)
 
 
 def find_head(net: nn.Module, x: Tensor, place: Any = None) -> str:
@@ -151,41 +144,37 @@ def find_head(net: nn.Module, x: Tensor, place: Any = None) -> str:
     place = find_logits(output, len(x)) if place is None else place
     logits = logits_of(output, len(x), place)
 
-    trace = _Trace()
+    producers, lookalikes = [], []
     for name, output in outputs.items():
         if output.data_ptr() == logits.data_ptr() and output.numel() == logits.numel():
-            trace.producers.append(name)
+            producers.append(name)
         elif output.shape == logits.shape and isinstance(net.get_submodule(name), nn.Linear):
-            trace.lookalikes.append(name)
-    if len(trace.producers) == 1:
-        return trace.producers[0]
-    raise HeadError(_no_single_head(trace))
-
-
-def _no_single_head(trace: _Trace) -> str:
-    if trace.producers:
-        names = ", ".join(map(repr, trace.producers))
-        return (
+            lookalikes.append(name)
+    if len(producers) == 1:
+        return producers[0]
+    if producers:
+        names = ", ".join(map(repr, producers))
+        raise HeadError(
             f"several modules produce the logits: {names}; name the right one:"
-            f" head={trace.producers[0]!r}"
+            f" head={producers[0]!r}"
         )
-    if len(trace.lookalikes) > 1:
-        names = ", ".join(map(repr, trace.lookalikes))
-        return (
-            f"the model has {len(trace.lookalikes)} candidate heads, {names}, and none of them"
-            " alone produces the logits; name the one whose input is the embedding:"
-            f" head={trace.lookalikes[0]!r}"
+    if len(lookalikes) > 1:
+        names = ", ".join(map(repr, lookalikes))
+        raise HeadError(
+            f"the model has {len(lookalikes)} candidate heads, {names}, and none of them alone"
+            " produces the logits; name the one whose input is the embedding:"
+            f" head={lookalikes[0]!r}"
         )
     hint = (
-        f"if {trace.lookalikes[0]!r} is the head and its output is only rescaled, say"
-        f" head={trace.lookalikes[0]!r}"
-        if trace.lookalikes
-        else (
-            "name the last linear layer: head='...' , or use a method that needs no features, e.g."
-            " 'tent'"
-        )
+        f"if {lookalikes[0]!r} is the head and its output is only rescaled, say"
+        f" head={lookalikes[0]!r}"
+        if lookalikes
+        else "name the last linear layer: head='...' , or use a method that needs no features, e.g."
+        " 'tent'"
     )
-    return f"no module's output is the model's logits (they are computed in forward itself); {hint}"
+    raise HeadError(
+        f"no module's output is the model's logits (they are computed in forward itself); {hint}"
+    )
 
 
 def check_linear(name: str, head: nn.Module, features: Tensor | None, classes: int) -> None:

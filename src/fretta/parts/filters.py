@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import pairwise
 
-from ..errors import FrettaWarning
+from ..errors import warn
 
 # EATA's redundancy margin ε as published for CIFAR-10, CIFAR-100 and ImageNet: near 1/√C.
 _MARGINS = ((10, 0.4), (100, 0.1), (1000, 0.05))
@@ -24,16 +23,12 @@ def published_margin(classes: int) -> float:
 def caution_entropy_margin(method: str, fraction: float) -> None:
     """Entropies lie in [0, ln C]: a margin outside (0, ln C) keeps everything or nothing."""
     if fraction >= 1:
-        warnings.warn(
+        warn(
             f"{method}: the entropy margin is {fraction:.3g} of ln C, and no entropy exceeds ln C: "
             "this filter never removes a sample",
-            FrettaWarning,
-            stacklevel=3,
         )
     if fraction <= 0:
-        warnings.warn(
+        warn(
             f"{method}: the entropy margin is {fraction:.3g} of ln C: this filter removes every"
             " sample",
-            FrettaWarning,
-            stacklevel=3,
         )

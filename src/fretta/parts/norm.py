@@ -128,7 +128,7 @@ def mixed_statistics(module: nn.Module, alpha: float) -> Iterator[None]:
 
 
 def _units(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module, int]]:
-    """The chain of children that hold norm layers; a child with most of them is opened up."""
+    """The children that hold norm layers; one with most of them is replaced by its children."""
     children = [
         (prefix + name, child, sum(map(is_norm, child.modules())))
         for name, child in module.named_children()

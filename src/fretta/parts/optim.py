@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
-from ..errors import ConfigError, FrettaWarning, ModelError
+from ..errors import ModelError, warn
 
 OptimizerName = Literal["adam", "sgd"]
+OPTIMIZERS = get_args(OptimizerName)
 
 
-@dataclass(frozen=True)
-class Optim:
-    """An optimizer as plain data; `build` makes a fresh one."""
+def build_optimizer(
+    name: str, parameters: Iterable[Tensor], lr: float, momentum: float
+) -> Optimizer:
+    """Momentum is SGD's, or β1 of Adam (whose β2 is 0.999).
 
-    name: str
-    lr: float
-    momentum: float
-
-    def check(self) -> None:
-        if self.name not in ("adam", "sgd"):
-            raise ConfigError(f"optimizer={self.name!r} is unknown; choose 'adam' or 'sgd'")
-        if not (self.lr >= 0 and math.isfinite(self.lr)):
-            raise ConfigError(f"lr={self.lr!r} cannot work; give a number >= 0")
-        if not 0 <= self.momentum < 1:
-            raise ConfigError(f"momentum={self.momentum!r} cannot work; give a number in [0, 1)")
-
-    def build(self, parameters: Iterable[Tensor]) -> Optimizer:
-        """Momentum is SGD's, or β1 of Adam (whose β2 is 0.999).
-
-        Scales and shifts are many small tensors: one fused kernel over all of them takes a fifth
-        of the time of a loop (benchmarks/steps.py).
-        """
-        self.check()
-        parameters = list(parameters)
-        fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-        if self.name == "adam":
-            return Adam(parameters, lr=self.lr, betas=(self.momentum, 0.999), fused=fused)
-        return SGD(parameters, lr=self.lr, momentum=self.momentum, fused=fused)
+    Scales and shifts are many small tensors: one fused kernel over all of them takes a fifth of
+    the time of a loop (benchmarks/steps.py).
+    """
+    parameters = list(parameters)
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    if name == "adam":
+        return Adam(parameters, lr=lr, betas=(momentum, 0.999), fused=fused)
+    return SGD(parameters, lr=lr, momentum=momentum, fused=fused)
 
 
 def none_kept(kept: Tensor) -> bool:
@@ -95,11 +78,9 @@ def descend(
             optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     if not moved and not finite:
-        warnings.warn(
+        warn(
             "an update was left out: its gradient is not finite (overflow in the model or the"
             " loss)",
-            FrettaWarning,
-            stacklevel=4,
         )
     return moved
 

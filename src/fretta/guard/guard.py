@@ -1,4 +1,4 @@
-"""What a user can tell the guard."""
+"""The settings of a guard."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ POLICIES = ("warn", "skip", "rollback", "reset")
 
 @dataclass(frozen=True)
 class Guard:
-    """What to do about harm, and what counts as harm. Entropies are fractions of ln C, so that
-    the defaults hold for any number of classes.
+    """What counts as harm, and what to do about it. Entropies are fractions of ln C, so that the
+    defaults hold for any number of classes.
 
-    policy   "warn"      only say so
+    policy   "warn"      only warn
              "skip"      undo the update of the batch
-             "rollback"  return to the last good state, or to the first day if that is no better
-             "reset"     return to the first day
+             "rollback"  return to the last good state, or to the initial one if that is no better
+             "reset"     return to the initial state
              With all but "warn", batches on which no adapted state can be trusted are predicted
              by the source model.
     """
@@ -32,7 +32,7 @@ class Guard:
     window: int = 64  # images over which evidence is gathered
     every: int = 10  # good batches between two snapshots
     keep: int = 2  # snapshots
-    strikes: int = 3  # troubles until learning pauses; twice as many and it stops until a reset
+    strikes: int = 3  # times of harm until learning pauses; twice as many stop it until a reset
     pause: int = 32  # batches of the first pause; each further one is twice as long
 
     def __post_init__(self) -> None:
@@ -44,17 +44,17 @@ class Guard:
             value = getattr(self, field.name)
             if field.name == "policy":
                 continue
-            whole = field.name in ("window", "every", "keep", "strikes", "pause")
-            kind = int if whole else (int, float)
+            integer = isinstance(field.default, int)
+            kind = int if integer else (int, float)
             good = isinstance(value, kind) and not isinstance(value, bool) and value > 0
             if not good or not (math.isfinite(value) or field.name == "max_drift"):
-                wanted = "a whole number above 0" if whole else "a number above 0"
+                wanted = "an integer above 0" if integer else "a number above 0"
                 raise ConfigError(f"guard: {field.name}={value!r} cannot work; give {wanted}")
         if self.sample > 1:
             raise ConfigError(f"guard: sample={self.sample!r} cannot work; give a share in (0, 1]")
 
     def __repr__(self) -> str:
-        """The policy, and what is not as usual."""
+        """The policy, and what differs from the defaults."""
         others = [f for f in fields(self)[1:] if getattr(self, f.name) != f.default]
         changes = "".join(f", {f.name}={getattr(self, f.name)!r}" for f in others)
         return f"Guard({self.policy!r}{changes})"

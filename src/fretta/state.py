@@ -1,0 +1,97 @@
+"""Remember what adaptation changes and put it back, bit for bit, from memory or from a file.
+
+A snapshot holds the adapted tensors, other buffers that moved, and the running state of the
+method. `capture` turns running state into tensors and plain values, fit for a file. `copy_value`
+does the same in memory, but large stores (support bank, replay buffer) copy themselves: their
+`snapshot()` is an independent object that shares the rows, which never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import StateError
+from .method import Method
+from .parts.classifier import Classifier, copy_tensors, put_back
+
+
+def capture(value: Any) -> Any:
+    """A value of a method's running state as tensors and plain values that never change again."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if hasattr(value, "state_dict"):
+        return capture(value.state_dict())
+    if isinstance(value, Mapping):
+        return {key: capture(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [capture(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise StateError(
+        f"a method keeps a {type(value).__name__} as running state, which cannot be saved; use"
+        " tensors, numbers, optimizers, generators, or an object with state_dict() and"
+        " load_state_dict()"
+    )
+
+
+def copy_value(value: Any) -> Any:
+    """`capture`, but a store that has `snapshot()` copies itself."""
+    return value.snapshot() if hasattr(value, "snapshot") else capture(value)
+
+
+def revive(current: Any, saved: Any, device: torch.device) -> Any:
+    """The inverse of `capture` and `copy_value`: the current value, filled, or a new one."""
+    if hasattr(saved, "snapshot"):
+        return saved.snapshot()
+    if isinstance(current, torch.Generator):
+        if current.get_state().numel() == saved.numel():  # else: of another kind of device
+            current.set_state(saved.cpu())
+        return current
+    if hasattr(current, "load_state_dict"):
+        current.load_state_dict(capture(saved))
+        return current
+    if isinstance(saved, Tensor):
+        kind = current.dtype if isinstance(current, Tensor) else saved.dtype
+        return saved.to(device, kind, copy=True)
+    if isinstance(saved, Mapping):
+        return {key: revive(None, item, device) for key, item in saved.items()}
+    if isinstance(saved, list):
+        return [revive(None, item, device) for item in saved]
+    return saved
+
+
+def take_snapshot(
+    model: Classifier, method: Method, keep: Callable[[Any], Any] = capture
+) -> dict[str, Any]:
+    return {
+        "adapted": copy_tensors(model.adapted),
+        "buffers": model.moved_buffers(),
+        "running": {name: keep(value) for name, value in method.running_state().items()},
+    }
+
+
+def restore_snapshot(model: Classifier, method: Method, snapshot: Mapping[str, Any]) -> None:
+    put_back(model.adapted, snapshot["adapted"])
+    model.load_buffers(snapshot["buffers"])
+    current, saved = method.running_state(), snapshot["running"]
+    for name in current.keys() - saved.keys():
+        delattr(method, name)  # it began after the snapshot
+    for name, value in saved.items():
+        setattr(method, name, revive(current.get(name), value, model.device))
+
+
+def from_saved(snapshot: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """A snapshot whose running state was made by `copy_value`, from its captured form."""
+    running = dict(snapshot["running"])
+    for name, store in method.running_state().items():
+        if name in running and hasattr(store, "snapshot"):
+            twin = store.snapshot()
+            twin.load_state_dict(running[name])
+            running[name] = twin
+    return {**snapshot, "running": running}
