@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from fretta.data.images import Decoding
+from fretta.data.listing import list_folder
 from fretta.deploy.feed import grouped, read_batches, read_image
-from fretta.deploy.listing import list_folder
 
 HOW = Decoding(8, exif=True, alpha="white")
 

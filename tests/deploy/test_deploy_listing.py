@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fretta.data.listing import checked, list_folder, read_list
 from fretta.deploy.arriving import entries
-from fretta.deploy.listing import checked, list_folder, read_list
 from fretta.errors import DataError
 
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from fretta.deploy import Plan, Session
-from fretta.deploy.labels import read_labels
 from fretta.deploy.outputs import label_cell, path_cell
 from fretta.errors import ConfigError, DataError, FrettaError, WeightsError
+from fretta.models.labels import read_labels
 
 Make = Callable[..., Plan]
 

@@ -12,7 +12,7 @@ import pytest
 
 from fretta.data import EXTRA_CORRUPTIONS
 from fretta.errors import ConfigError, SuiteError
-from fretta.experiment.suite import Case, MethodEntry, Suite
+from fretta.experiment.suite import CaseEntry, MethodEntry, Suite
 from fretta.experiment.tune import GRIDS, Rule, label_free, make_space, parse_grid
 from fretta.experiment.tune.rules import judged_on
 
@@ -25,7 +25,7 @@ def row(classes: float, entropy: float | None) -> dict[str, Any]:
 
 def one_case(data: dict[str, Any], **protocol: Any) -> Suite:
     settings = {"order": "continual", "batch_size": 8, "seeds": [0], **protocol}
-    case = Case("case", data, {"source": "digits"}, settings)
+    case = CaseEntry("case", data, {"source": "digits"}, settings)
     return Suite("mine", "mine", (case,), (MethodEntry("tent"),))
 
 
@@ -82,9 +82,9 @@ def test_first_domain(data: dict[str, Any], protocol: dict[str, Any], first: lis
 
 
 def test_first_domain_of_cases_with_one_domain_each() -> None:
-    def case(domain: str) -> Case:
+    def case(domain: str) -> CaseEntry:
         data = {"name": "digits", "corruption": domain}
-        return Case(domain, data, {}, {"order": "continual"})
+        return CaseEntry(domain, data, {}, {"order": "continual"})
 
     suite = Suite("dg", "dg", (case("fog"), case("snow")), (MethodEntry("tent"),))
     visible, text = judged_on(suite, Rule.FIRST_DOMAIN, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..data.listing import shown
 from ..deploy.html import class_table, document, e, section, share_table, table
-from ..deploy.listing import shown
 from ..estimate.words import how_measured, points, reason, unevenness, verdict
 from .tables import DASH
 

@@ -198,7 +198,7 @@ def read_groups(
 def refuse_unreadable(group: Group, advice: str) -> None:
     """Without --skip-unreadable the first file that cannot be read ends the run."""
     if group.unreadable:
-        from .listing import shown
+        from ..data.listing import shown
 
         first = min(group.unreadable)
         more = len(group.unreadable) - 1

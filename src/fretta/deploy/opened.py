@@ -18,17 +18,18 @@ from torch import Tensor, nn
 from .. import __version__
 from ..adapter import Adapter
 from ..api import adapt, build_method
+from ..data.listing import Listing, checked, list_folder, read_list
 from ..errors import ConfigError, DataError, FrettaError
 from ..estimate.prior import class_shares
+from ..experiment.case import count_classes
 from ..method import Need
 from ..methods import find_method
+from ..models.labels import Labels, find_labels, truth_of
 from ..models.opening import open_model
 from ..models.preprocessing import Decoding, Preprocessing, find_preprocessing
 from ..parts.compute import find_device
 from .arriving import entries
 from .feed import read_batches
-from .labels import Labels, count_classes, find_labels, truth_of
-from .listing import Listing, checked, list_folder, read_list
 from .plan import Plan
 
 STDIN = "-"

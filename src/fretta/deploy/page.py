@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from ..adapter import Adapter
+from ..data.listing import shown
 from ..estimate.words import how_measured
 from .curves import Watched, picture, read_health, short
 from .html import bullets, class_table, document, e, percent, section, share_table, table
-from .listing import shown
 from .opened import Opened
 from .outputs import HEALTH, PREDICTIONS, WEIGHTS
 from .plan import Plan

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..models.labels import Labels
 from .feed import Group
-from .labels import Labels
 from .outputs import COLUMNS, TOP, label_cell, path_cell, row
 
 

@@ -13,9 +13,9 @@ from ...data import EXTRA_CORRUPTIONS, Dataset, dataset_options
 from ...data.datasets import check_name
 from ...data.order import Order
 from ...errors import ConfigError, FrettaError, SuiteError
+from ..case import open_data
 from ..records import Record
-from ..run import open_data
-from ..suite import Case, Suite
+from ..suite import CaseEntry, Suite
 
 Root = str | os.PathLike[str] | None
 DIVERSITY = 4.0  # weight of ln E against H in the label-free score
@@ -62,14 +62,14 @@ def judged_on(suite: Suite, rule: Rule, root: Root) -> tuple[Suite, tuple[str, .
     return suite, tuple(f"{case.name}: {domains}" for case in suite.cases)
 
 
-def _open(case: Case, data: dict[str, Any], suite: str, root: Root) -> Dataset:
+def _open(case: CaseEntry, data: dict[str, Any], suite: str, root: Root) -> Dataset:
     try:
         return open_data(data, None if root is None else os.fspath(root))
     except FrettaError as error:
         raise SuiteError(f"suite {suite!r}, case {case.name!r}: {error}") from error
 
 
-def _first_domain(suite: Suite, root: Root) -> tuple[Case, list[str]]:
+def _first_domain(suite: Suite, root: Root) -> tuple[CaseEntry, list[str]]:
     """The first case of the suite, cut to the first domain of its stream.
 
     What comes before a domain in a stream decides its accuracy, what comes after does not: the
@@ -96,7 +96,7 @@ def _first_domain(suite: Suite, root: Root) -> tuple[Case, list[str]]:
     return case, names
 
 
-def _extra(case: Case, suite: str, root: Root) -> Case:
+def _extra(case: CaseEntry, suite: str, root: Root) -> CaseEntry:
     """The same clean images under the four corruptions that the benchmark holds out."""
     where = f"suite {suite!r}, case {case.name!r}"
     evaluated = {domain.corruption for domain in _open(case, case.data, suite, root).domains}
