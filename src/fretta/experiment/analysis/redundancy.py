@@ -43,7 +43,7 @@ def redundancy_under_shift(
     for severity in sorted(set(severities)):
         levels.append((float(severity), shifted_data(setting.data, corruptions, severity)))
     case = setting.case(levels[0][1])
-    case.net  # noqa: B018  loaded once for all severities
+    case.loaded = case.net  # once for all severities
     cases = [case]
     for _, data in levels[1:]:
         cases.append(replace(case, dataset=open_data(data, setting.root)))
@@ -105,6 +105,7 @@ def _measure(setting: Setting, case: Case, on_batch: OnBatch) -> tuple[list[dict
     found: dict[tuple[str, str], dict[str, Any]] = {}
     d = 0
     for item, steps in setting.steps(case, adapters, on_batch):
+        assert item.domains is not None
         names = np.array([case.data.domains[i].corruption or "clean" for i in item.domains])
         for method, step in steps.items():
             right = correct(item, step).numpy()

@@ -104,9 +104,14 @@ class Setting:
         }
 
 
+def labels(item: Item) -> torch.Tensor:
+    assert item.y is not None  # every batch of a stream has labels
+    return item.y
+
+
 def correct(item: Item, step: Step) -> torch.Tensor:
     """Which predictions of a batch are right, (n,)."""
-    return step.logits.argmax(1) == item.y
+    return step.logits.argmax(1) == labels(item)
 
 
 def finite(value: float, digits: int = 6) -> float | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import ConfigError, MissingExtraError, ModelError
 from ...parts.redundancy import redundancy
-from .setting import OnBatch, Setting
+from .setting import OnBatch, Setting, labels
 
 
 def tsne(
@@ -33,7 +33,7 @@ def tsne(
     for _ in setting.steps(case, adapters, on_batch):
         pass
     items = list(shown.items(setting.stream(shown, limit=images)))
-    y = torch.cat([item.y for item in items])
+    y = torch.cat([labels(item) for item in items])
     panels: list[dict[str, Any]] = []
     first: NDArray[np.float64] | None = None
     for method, adapter in adapters.items():
