@@ -8,14 +8,12 @@ One thread; everything that is compared runs in turns in one process. Prints med
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from common import arguments, in_turns, seconds, write
 from torch import nn
-from written import write
 
 import fretta
 
@@ -27,85 +25,63 @@ NETWORKS = (  # name, pixels, batch
 )
 
 
-def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, after one warm-up."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for work in works.values():
-        work()
-    for _ in range(rounds):
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            times[name].append(1000 * (time.perf_counter() - start))
-    return {name: statistics.median(each) for name, each in times.items()}
-
-
 def optimizers(rounds: int) -> dict[str, dict[str, float]]:
     results = {}
-    whole = fretta.models.load("timm:resnet18")
-    norms = [p for m in whole.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
-    for title, parameters in (("norm layers", norms), ("all", list(whole.parameters()))):
-        works = {}
-        for name, how in (("loop", {"foreach": False}), ("foreach", {"foreach": True})):
-            works[name] = _adam(parameters, **how)
-        works["fused"] = _adam(parameters, fused=True)
-        found = in_turns(works, rounds)
-        words = ", ".join(f"{name} {ms:.2f} ms" for name, ms in found.items())
-        print(f"Adam over {len(parameters)} tensors of a ResNet-18 ({title}): {words}")
+    net = fretta.models.load("timm:resnet18")
+    norms = [p for m in net.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
+    for title, parameters in (("norm layers", norms), ("all", list(net.parameters()))):
+        steps = {
+            "loop": _adam(parameters, foreach=False),
+            "foreach": _adam(parameters, foreach=True),
+            "fused": _adam(parameters, fused=True),
+        }
+        found = in_turns(steps, rounds)
+        text = ", ".join(f"{name} {ms:.2f} ms" for name, ms in found.items())
+        print(f"Adam over {len(parameters)} tensors of a ResNet-18 ({title}): {text}")
         results[title] = {"tensors": len(parameters), **found}
     return results
 
 
-def _adam(parameters: list[nn.Parameter], **how: bool) -> Callable[[], object]:
+def _adam(parameters: list[nn.Parameter], **options: bool) -> Callable[[], object]:
     mine = [nn.Parameter(p.detach().clone()) for p in parameters]
     for p in mine:
         p.grad = torch.randn_like(p)
-    return torch.optim.Adam(mine, lr=1e-3, **how).step
+    return torch.optim.Adam(mine, lr=1e-3, **options).step
 
 
 def layouts(rounds: int) -> dict[str, float]:
     ratios = {}
     for name, pixels, batch in NETWORKS:
         net, x = fretta.models.load(name), torch.randn(batch, 3, pixels, pixels)
-        works = {
-            layout: _step(fretta.adapt(net, "tent", compute=fretta.Compute(layout=layout)), x)
+        steps = {
+            layout: partial(fretta.adapt(net, "tent", compute=fretta.Compute(layout=layout)), x)
             for layout in ("contiguous", "channels_last")
         }
-        found = in_turns(works, rounds)
+        found = in_turns(steps, rounds)
         ratio = found["channels_last"] / found["contiguous"]
         print(f"{name} at {pixels}: channels-last {ratio:.2f} of contiguous")
         ratios[f"{name} at {pixels}"] = ratio
     return ratios
 
 
-def _step(adapter: fretta.Adapter, x: torch.Tensor) -> Callable[[], object]:
-    return lambda: adapter(x)
-
-
 def compiled(rounds: int) -> None:
     net, x = fretta.models.load("cifar:resnet20"), torch.randn(32, 3, 32, 32)
-    plain, fast = (
-        fretta.adapt(net, "tent"),
-        fretta.adapt(net, "tent", compute=fretta.Compute(compile="inductor")),
-    )
-    start = time.perf_counter()
-    fast(x)
-    print(f"compiling a ResNet-20: {time.perf_counter() - start:.0f} s")
-    found = in_turns({"plain": _step(plain, x), "compiled": _step(fast, x)}, rounds)
+    plain = fretta.adapt(net, "tent")
+    fast = fretta.adapt(net, "tent", compute=fretta.Compute(compile="inductor"))
+    print(f"compiling a ResNet-20: {seconds(fast, x):.0f} s")
+    found = in_turns({"plain": partial(plain, x), "compiled": partial(fast, x)}, rounds)
     print(f"a compiled step takes {found['compiled'] / found['plain']:.2f} of a plain one")
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--rounds", type=int, default=7)
-    ask.add_argument("--compile", action="store_true")
-    ask.add_argument("--out", help="write the numbers as JSON")
-    given = ask.parse_args()
+    parser = arguments(__doc__, rounds=7)
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    milliseconds, ratios = optimizers(10 * given.rounds), layouts(given.rounds)
-    write(given.out, {"adam_milliseconds": milliseconds, "channels_last": ratios})
-    if given.compile:
-        compiled(given.rounds)
+    milliseconds, ratios = optimizers(10 * options.rounds), layouts(options.rounds)
+    write(options.out, {"adam_milliseconds": milliseconds, "channels_last": ratios})
+    if options.compile:
+        compiled(options.rounds)
 
 
 if __name__ == "__main__":

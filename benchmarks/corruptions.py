@@ -11,7 +11,6 @@ scikit-learn's two sample photographs otherwise.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "corruptions"))
 from reference import plain
@@ -139,8 +139,7 @@ def main() -> None:
         images, source = large_images(args.large)
         title = f"{len(images)} images of 224 x 224 ({source}), ms per image"
         result["large"] = table(title, images, args, args.large_plain)
-    if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
+    write(args.json, result)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,13 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from common import open_benchmark, write_rows
 from numpy.typing import NDArray
-from written import write
 
-import fretta
-from fretta.data import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset
+from fretta.data import CORRUPTIONS
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.models import load, load_source
-from fretta.models.load import find_weights
+from fretta.experiment.loop import stream_through
 from fretta.parts.redundancy import redundancy
 
 Setting = tuple[str, dict[str, Any]]
@@ -103,45 +101,27 @@ CONDITIONS = {
 # ---- logits -------------------------------------------------------------------------------------
 
 
-def opened(condition: Condition) -> tuple[Dataset, torch.nn.Module, Preprocessing]:
-    if condition.data == "digits":
-        net, card = load_source("digits")
-        return open_dataset("digits"), net, Preprocessing.from_json(card.preprocessing)
-    if condition.data == "pacs":
-        weights = find_weights("pacs_art_painting_tf_efficientnet_lite0.safetensors", None)
-        net = load("timm:tf_efficientnet_lite0", weights, 7)
-        return open_dataset("pacs", size=160, **condition.options), net, Preprocessing(size=160)
-    net = load("cifar:resnet20", find_weights("cifar10_resnet20.safetensors", None), 10)
-    return open_dataset("cifar10", **condition.options), net, Preprocessing(size=32)
-
-
 def title(name: str, settings: dict[str, Any]) -> str:
     return " ".join([name, *(f"{k}={v:g}" for k, v in settings.items())])
 
 
 def collect(condition: Condition, file: Path) -> None:
-    dataset, net, preprocessing = opened(condition)
-    stream = make_stream(
-        dataset, condition.order, batch_size=condition.batch_size, limit=condition.images
-    )
-    adapters = {}
-    for name, settings in condition.settings:
-        std = {"std": list(preprocessing.std)} if name == "tipi" else {}
-        adapters[title(name, settings)] = fretta.adapt(net, name, **settings, **std)
+    case = open_benchmark(condition.data, **condition.options)
+    stream = case.stream(condition.order, batch_size=condition.batch_size, limit=condition.images)
+    adapters = {
+        title(n, settings): case.adapter(n, **settings) for n, settings in condition.settings
+    }
     found: dict[str, list[Any]] = {}
-    for batch in stream:
-        x = preprocessing.apply(batch.x)
-        found.setdefault(f"{batch.domain}|labels", []).append(batch.y.numpy())
-        found.setdefault(f"{batch.domain}|batch", []).append(np.full(len(x), batch.number))
-        for name, adapter in adapters.items():
-            if batch.reset:
-                adapter.reset()
-            key = f"{batch.domain}|{name}"
-            found.setdefault(key, []).append(adapter(x).numpy())
+    for item, steps in stream_through(adapters, case.items(stream)):
+        found.setdefault(f"{item.domain}|labels", []).append(item.y.numpy())
+        found.setdefault(f"{item.domain}|batch", []).append(np.full(len(item.x), item.number))
+        for name, step in steps.items():
+            key = f"{item.domain}|{name}"
+            found.setdefault(key, []).append(step.logits.numpy())
             if condition.features:
-                score = redundancy(adapter.features(x)[0], normalized=True)
+                score = redundancy(adapters[name].features(item.x)[0], normalized=True)
                 found.setdefault(f"{key}|nrs", []).append(np.array([float(score)]))
-        print(f"{file.stem}: batch {batch.number + 1} of {len(stream)}", flush=True)
+        print(f"{file.stem}: batch {item.number + 1} of {len(stream)}", flush=True)
     np.savez_compressed(file, **{k: np.concatenate(v) for k, v in found.items()})
 
 
@@ -285,17 +265,8 @@ def main() -> None:
         file = arguments.raw / f"{name}.npz"
         if not file.is_file():
             collect(CONDITIONS[name], file)
-    rows = list(rows_of(arguments.raw))
-    columns = list(rows[0])
-    write(
-        arguments.out,
-        {
-            "columns": columns,
-            "rows": [[row[c] for c in columns] for row in rows],
-            "others": with_source_labels(arguments.raw),
-        },
-        compact=True,
-    )
+    others = with_source_labels(arguments.raw)
+    write_rows(arguments.out, rows_of(arguments.raw), others=others)
 
 
 if __name__ == "__main__":

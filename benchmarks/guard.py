@@ -21,22 +21,21 @@ seeds: the largest loss against the source model, in points.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import torch
+from common import open_benchmark, write
 from torch import Tensor
-from written import write
 
 import fretta
 import fretta.guard
-from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import FrettaWarning
-from fretta.models import load_source
 
 DOMAINS, HELD_OUT = 4, 120
 
@@ -77,19 +76,22 @@ class World:
 
     @classmethod
     def load(cls) -> World:
-        model, card = load_source("digits")
-        how = Preprocessing.from_json(card.preprocessing)
-        stream = make_stream(open_dataset("digits"), batch_size=256, seed=0)
-        batches = list(stream)
-        clean = make_stream(open_dataset("digits", split="train"), batch_size=64)
+        case = open_benchmark("digits")
+        items = list(case.items(case.stream(batch_size=256, seed=0)))
         return cls(
-            torch.cat([how.apply(b.x) for b in batches]),
-            torch.cat([b.y for b in batches]),
-            torch.cat([torch.as_tensor(b.domains) for b in batches]),
-            stream.dataset.names,
-            [how.apply(b.x) for b, _ in zip(clean, range(8), strict=False)],
-            model,
+            torch.cat([item.x for item in items]),
+            torch.cat([item.y for item in items]),
+            torch.cat([torch.as_tensor(item.domains) for item in items]),
+            case.data.names,
+            source_images("digits"),
+            case.net,
         )
+
+
+def source_images(name: str, limit: int | None = None) -> list[Tensor]:
+    """Eight batches of 64."""
+    case = open_benchmark(name, split="train")
+    return [item.x for item in islice(case.items(case.stream(batch_size=64, limit=limit)), 8)]
 
 
 def rows_of(world: World, kind: Kind, seed: int) -> tuple[Tensor, Tensor]:
@@ -238,20 +240,6 @@ def digits_stream(
     return out
 
 
-def cifar_stream(images: int, seed: int) -> tuple[Any, list[tuple[Tensor, Tensor]], list[Tensor]]:
-    import os
-
-    root = Path(os.environ["FRETTA_DATA"])
-    weights = root / "weights" / "cifar10_resnet20.safetensors"
-    model = fretta.models.load("cifar:resnet20", weights=weights, num_classes=10)
-    how = Preprocessing(size=32, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-    data = open_dataset("cifar10", root, corruption="all", severity=5)
-    stream = make_stream(data, batch_size=64, seed=seed, limit=images)
-    clean = make_stream(open_dataset("cifar10", root, split="train"), batch_size=64, limit=512)
-    batches = [(how.apply(b.x), b.y) for b in stream]
-    return model, batches, [how.apply(b.x) for b in clean]
-
-
 def watched(net: torch.nn.Module, method: str) -> fretta.Adapter:
     adapter = fretta.adapt(net, method)
     adapter.on_health(lambda _: None)
@@ -296,8 +284,6 @@ def cost(batches: int = 10) -> dict[str, float]:
 
 
 def main() -> None:
-    import os
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -338,8 +324,10 @@ def main() -> None:
             stream = digits_stream(world, 64, 0, [number])
             rows += healthy(name, world.model, stream, world.source, options.policy, ("g-fret",))
         if os.environ.get("FRETTA_DATA"):
-            model, stream, source = cifar_stream(options.cifar_images, 0)
-            rows += healthy("cifar10-c 64", model, stream, source, options.policy)
+            case = open_benchmark("cifar10", corruption="all", severity=5)
+            items = case.items(case.stream(batch_size=64, seed=0, limit=options.cifar_images))
+            stream, source = [(i.x, i.y) for i in items], source_images("cifar10", 512)
+            rows += healthy("cifar10-c 64", case.net, stream, source, options.policy)
         result["healthy"] = rows
     result["seconds"] = round(time.time() - begin, 1)
     print(f"\n{result['seconds']} s")

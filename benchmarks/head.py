@@ -14,17 +14,14 @@ The two steps are compared as well: they must move the parameters alike.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import statistics
-import time
-from collections.abc import Callable
 
 import torch
+from common import arguments, seconds, write
 from torch import Tensor, nn
 from torch.nn import functional as F
-from written import write
 
 import fretta
 
@@ -107,21 +104,9 @@ class Textbook:
         self.labels = F.one_hot(p.argmax(1), p.shape[1]).float()
 
 
-def timed(step: Callable[..., object], *inputs: Tensor) -> float:
-    begin = time.perf_counter()
-    step(*inputs)
-    return time.perf_counter() - begin
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--features", type=int, default=2048)
-    parser.add_argument("--k1", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", help="write the numbers as JSON")
-    options = parser.parse_args()
+    defaults = {"batch": 128, "classes": 1000, "features": 2048, "k1": 100, "rounds": 5}
+    options = arguments(__doc__, **defaults).parse_args()
     B, C, d = options.batch, options.classes, options.features
     net = network(d, C)
     adapter = fretta.adapt(net, "g-fret", k1=options.k1)
@@ -142,16 +127,16 @@ def main() -> None:
     def head_alone() -> None:
         torch.autograd.grad(head(z.requires_grad_()).sum(), z)
 
-    seconds: dict[str, list[float]] = {"head": [], "g-fret": [], "textbook": []}
+    times: dict[str, list[float]] = {"head": [], "g-fret": [], "textbook": []}
     head_alone()
     for _ in range(options.rounds):
         x = torch.randn(B, d)
         # the two short ones several times for each long one
         for _ in range(5):
-            seconds["head"].append(timed(head_alone))
-            seconds["g-fret"].append(timed(adapter, x))
-        seconds["textbook"].append(timed(textbook, x))
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
+            times["head"].append(seconds(head_alone))
+            times["g-fret"].append(seconds(adapter, x))
+        times["textbook"].append(seconds(textbook, x))
+    middle = {name: statistics.median(values) for name, values in times.items()}
     result = {
         "batch": B,
         "classes": C,

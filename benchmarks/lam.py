@@ -9,8 +9,9 @@ and on one network: it is a default, not a result.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+
+from common import arguments
 
 from fretta.experiment.execute import Options, run_jobs
 from fretta.experiment.store import Store
@@ -53,18 +54,16 @@ lam = 1.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=1024, help="per corruption")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--store", default=None, help="keep the records here")
-    arguments = parser.parse_args()
-    text = SUITE.format(images=arguments.images)
+    parser = arguments(__doc__, images=1024, jobs=2)
+    parser.add_argument("--store", help="keep the records here")
+    options = parser.parse_args()
+    text = SUITE.format(images=options.images)
     for part in PARTS:
         off = "\n".join(f"{other} = false" for other in PARTS if other != part)
         text += ALONE.format(part=part, off=off)
-    store = Store(arguments.store or tempfile.mkdtemp(prefix="fretta-lam-"))
+    store = Store(options.store or tempfile.mkdtemp(prefix="fretta-lam-"))
     jobs = parse_suite(text, "lam").jobs()
-    run_jobs(jobs, store, parallel=arguments.jobs, options=Options())
+    run_jobs(jobs, store, parallel=options.jobs, options=Options())
     for job in jobs:
         record = store.get(job.run.key)
         if record is not None and record.status == "done":

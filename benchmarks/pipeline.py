@@ -9,7 +9,6 @@ what this process and its workers used of all cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -20,13 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import arguments, write
 from PIL import Image
-from written import write
 
-import fretta
-from fretta.data import Preprocessing, make_stream, open_dataset
-from fretta.experiment.run import evaluate
-from fretta.models import load
+from fretta.data import Preprocessing
+from fretta.experiment.case import open_case
+from fretta.experiment.loop import stream_through
 
 SIDE = 64  # of what the network sees
 
@@ -46,18 +44,24 @@ def cpu_seconds() -> float:
 
 
 def one(folder: Path, method: str, workers: int) -> dict[str, Any]:
-    net = load("cifar:resnet20", num_classes=10)
-    preprocessing = Preprocessing(size=SIDE, mean=(0.5,) * 3, std=(0.25,) * 3)
-    dataset = open_dataset("folder", folder, size=SIDE, corruption="gaussian_noise", severity=3)
-    stream = make_stream(dataset, "mixed", batch_size=64, workers=workers)
-    adapter = fretta.adapt(net, method)
+    case = open_case(
+        "cifar:resnet20",
+        {"name": "folder", "size": SIDE, "corruption": "gaussian_noise", "severity": 3},
+        num_classes=10,
+        untrained=True,
+        preprocessing=Preprocessing(size=SIDE, mean=(0.5,) * 3, std=(0.25,) * 3),
+        root=folder,
+        device="cpu",
+    )
+    adapters = {method: case.adapter(method)}
+    stream = case.stream("mixed", batch_size=64, workers=workers)
     begin, busy = time.perf_counter(), cpu_seconds()
     adapting = loading = 0.0
     images = 0
-    for batch, _, outcome in evaluate(adapter, stream, preprocessing):
-        adapting += outcome.seconds
-        loading += outcome.loading
-        images += len(batch.y)
+    for item, steps in stream_through(adapters, case.items(stream)):
+        adapting += steps[method].seconds
+        loading += item.loading
+        images += len(item.x)
     wall = time.perf_counter() - begin
     return {
         "workers": workers,
@@ -69,13 +73,8 @@ def one(folder: Path, method: str, workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=512)
-    parser.add_argument("--side", type=int, default=256)
-    parser.add_argument("--method", default="tent")
+    parser = arguments(__doc__, images=512, side=256, method="tent", rounds=5)
     parser.add_argument("--workers", type=int, nargs="*", default=[0, 1])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", help="write the numbers as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rounds: dict[int, list[dict[str, Any]]] = {w: [] for w in options.workers}

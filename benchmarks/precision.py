@@ -5,34 +5,25 @@ ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python benchmarks/precision.py [--out precis
 
 from __future__ import annotations
 
-import argparse
-
 import torch
-from written import write
+from common import accuracy, arguments, open_benchmark, write
 
 import fretta
-from fretta.data import Preprocessing, make_stream, open_dataset
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--out", help="write the numbers as JSON")
-    given = ask.parse_args()
+    options = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
-    accuracy: dict[str, dict[str, float]] = {}
-    model, card = fretta.models.load_source("digits")
-    preprocessing = Preprocessing.from_json(card.preprocessing)
-    stream = make_stream(open_dataset("digits"), "continual", seed=0, batch_size=64)
+    found: dict[str, dict[str, float]] = {}
+    case = open_benchmark("digits")
+    stream = case.stream("continual", seed=0, batch_size=64)
     for method in ("bn", "tent", "g-fret"):
         for precision in (None, "bfloat16"):
-            adapter = fretta.adapt(model, method, compute=fretta.Compute(precision=precision))
-            hits = sum(
-                int(adapter(preprocessing.apply(b.x)).argmax(1).eq(b.y).sum()) for b in stream
-            )
-            name = precision or "float32"
-            accuracy.setdefault(method, {})[name] = hits / stream.samples
-            print(f"{method:8} {name:9} {hits / stream.samples:.2%}")
-    write(given.out, {"accuracy": accuracy})
+            adapter = fretta.adapt(case.net, method, compute=fretta.Compute(precision=precision))
+            share, name = accuracy(case, adapter, stream), precision or "float32"
+            found.setdefault(method, {})[name] = share
+            print(f"{method:8} {name:9} {share:.2%}")
+    write(options.out, {"accuracy": found})
 
 
 if __name__ == "__main__":

@@ -9,16 +9,14 @@ one 50 batches, both run in the same minute of a noisy machine. Memory is the re
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import time
 import warnings
 from pathlib import Path
 
 import torch
+from common import arguments, seconds, write
 from torch import Tensor, nn
-from written import write
 
 import fretta
 
@@ -49,12 +47,6 @@ def new_adapter(method: str) -> fretta.Adapter:
     return fretta.adapt(network(), method, source=source, **settings)
 
 
-def timed(adapter: fretta.Adapter, x: Tensor) -> float:
-    begin = time.perf_counter()
-    adapter(x)
-    return time.perf_counter() - begin
-
-
 def soak(method: str, steps: int) -> dict[str, object]:
     generator = torch.Generator().manual_seed(1)
     old = new_adapter(method)
@@ -73,8 +65,8 @@ def soak(method: str, steps: int) -> dict[str, object]:
     for number in range(WINDOW):
         x = batch(generator)
         pair = (old, fresh) if number % 2 else (fresh, old)
-        seconds = {id(adapter): timed(adapter, x) for adapter in pair}
-        ratios.append(seconds[id(old)] / seconds[id(fresh)])
+        spent = {adapter: seconds(adapter, x) for adapter in pair}
+        ratios.append(spent[old] / spent[fresh])
     return {
         "method": method,
         "steps": steps,
@@ -84,11 +76,8 @@ def soak(method: str, steps: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--methods", default=",".join(fretta.list_methods()))
-    parser.add_argument("--out", help="write the numbers as JSON")
-    options = parser.parse_args()
+    methods = ",".join(fretta.list_methods())
+    options = arguments(__doc__, steps=10_000, methods=methods).parse_args()
     warnings.simplefilter("ignore", fretta.errors.FrettaWarning)
     torch.set_num_threads(1)
     results = []

@@ -2,15 +2,13 @@
 
     python benchmarks/steps.py [--only resnet18] [--rounds 5] [--out steps.json]
 
-One network at a time, `fretta bench-steps` does the same. All contenders take turns in one process.
+One network at a time, `fretta bench-steps` does the same. All steps take turns in one process.
 """
 
 from __future__ import annotations
 
-import argparse
-
 import torch
-from written import write
+from common import arguments, write
 
 import fretta
 from fretta.experiment.bench import bench
@@ -40,12 +38,9 @@ OPEN: dict[str, dict[str, float]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, rounds=5, layout="auto")
     parser.add_argument("--only", choices=GRID, nargs="*", default=list(GRID))
     parser.add_argument("--methods", help="names with commas between")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--layout", default="auto", help="of the adapters; see fretta.adapt")
-    parser.add_argument("--out", default=None, help="write the numbers as JSON")
     options = parser.parse_args()
     results = []
     for name in options.only:
@@ -55,14 +50,8 @@ def main() -> None:
         net = load(spec, num_classes=classes)
         x = torch.randn(batch, 3, size, size)
         print(f"{name}: {spec}, batch {batch} of {size} px, {classes} classes", flush=True)
-        timings = bench(
-            net,
-            x,
-            chosen,
-            options.rounds,
-            compute=fretta.Compute(layout=options.layout),
-            settings=OPEN,
-        )
+        compute = fretta.Compute(layout=options.layout)
+        timings = bench(net, x, chosen, options.rounds, compute=compute, settings=OPEN)
         for t in timings:
             own = "" if t.own_ratio is None else f"  own floor {t.own_ratio:.3f}"
             print(
@@ -72,12 +61,8 @@ def main() -> None:
             )
         steps = [t.to_json() for t in timings]
         results.append({"name": name, "model": spec, "batch": batch, "size": size, "steps": steps})
-        facts = {
-            "layout": options.layout,
-            "threads": torch.get_num_threads(),
-            "rounds": options.rounds,
-        }
-        write(options.out, {**facts, "grid": results})
+        facts = {"layout": options.layout, "threads": torch.get_num_threads()}
+        write(options.out, {**facts, "rounds": options.rounds, "grid": results})
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ every stream are stored once (one .npz each; about 15 minutes on one idle core).
 from __future__ import annotations
 
 import argparse
+import copy
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,16 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from common import open_benchmark, write_rows
 from numpy.typing import NDArray
 from torch import nn
-from written import write
 
 import fretta
-from fretta.data import CORRUPTIONS, Domain, Preprocessing, open_dataset
+from fretta.data import CORRUPTIONS
 from fretta.data.order import long_tail_counts
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.models import load, load_source
-from fretta.models.load import find_weights
+from fretta.experiment.case import Case
 
 Settings = dict[str, tuple[str, dict[str, Any]]]
 BN: Settings = {"source": ("source", {}), "bn": ("bn", {})}
@@ -49,7 +49,7 @@ EVEN = [0.1] * 10
 
 
 @dataclass(frozen=True)
-class Case:
+class UnevenStream:
     group: str
     name: str
     data: str
@@ -77,34 +77,38 @@ def tail(factor: int, seed: int) -> list[float]:
     return list(np.random.RandomState(seed).permutation(counts / counts.sum()))
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[UnevenStream]:
     for c in ("clean", *CORRUPTIONS):
         more = MORE if c in ("fog", "gaussian_noise", "clean", "contrast") else BN
-        yield Case("CIFAR-10, balanced", f"B.cifar.{c}", "cifar10", c, EVEN, 0, settings=more)
+        yield UnevenStream(
+            "CIFAR-10, balanced", f"B.cifar.{c}", "cifar10", c, EVEN, 0, settings=more
+        )
     for c in CORRUPTIONS:
-        yield Case("CIFAR-10, balanced", f"B.cifar2.{c}", "cifar10", c, EVEN, 3, 2)
+        yield UnevenStream("CIFAR-10, balanced", f"B.cifar2.{c}", "cifar10", c, EVEN, 3, 2)
     for number, share, word in ((3, 0.8, "cat80"), (8, 0.7, "ship70"), (1, 0.5, "auto50")):
         shares, name = frequent(10, number, share), f"U.cifar.clean.{word}"
-        yield Case("CIFAR-10, one frequent", name, "cifar10", "clean", shares, 0, settings=MORE)
+        yield UnevenStream(
+            "CIFAR-10, one frequent", name, "cifar10", "clean", shares, 0, settings=MORE
+        )
     for c, s in SHIFTS:
         for number in (3, 8, 1, 6):
             for share in (0.2, 0.3, 0.4, 0.5, 0.8):
                 name = f"U.cifar.{c}{s}.{number}.{int(100 * share)}"
                 shares = frequent(10, number, share)
-                yield Case("CIFAR-10, one frequent", name, "cifar10", c, shares, 1, s)
+                yield UnevenStream("CIFAR-10, one frequent", name, "cifar10", c, shares, 1, s)
         for a, b in ((3, 5), (1, 9), (0, 8)):
             name = f"U.cifar.{c}{s}.pair{a}{b}"
-            yield Case("CIFAR-10, two of ten", name, "cifar10", c, only(a, b), 1, s)
+            yield UnevenStream("CIFAR-10, two of ten", name, "cifar10", c, only(a, b), 1, s)
         for factor in (10, 100):
             for seed in range(3):
                 name = f"L.cifar.{c}{s}.lt{factor}.{seed}"
                 shares = tail(factor, seed)
-                yield Case("CIFAR-10, long tail", name, "cifar10", c, shares, seed, s)
+                yield UnevenStream("CIFAR-10, long tail", name, "cifar10", c, shares, seed, s)
     for c in ("clean", "gaussian_noise", "fog"):
         for number, share in ((3, 0.8), (8, 0.7), (1, 0.5)):
             name = f"H.cifar.{c}.{number}.{int(100 * share)}"
             shares = frequent(10, number, share)
-            yield Case(
+            yield UnevenStream(
                 "CIFAR-10, one frequent, other methods",
                 name,
                 "cifar10",
@@ -118,21 +122,25 @@ def cases() -> Iterator[Case]:
                 even = "B" if share == 0.5 else "U"
                 name = f"T{even}.cifar.{c}.{pair[0]}{pair[1]}.{int(100 * share)}"
                 group = f"two classes, {'balanced' if share == 0.5 else 'uneven'}"
-                yield Case(group, name, "cifar10", c, [share, 1 - share], 2, pair=pair)
+                yield UnevenStream(group, name, "cifar10", c, [share, 1 - share], 2, pair=pair)
     for c in CORRUPTIONS:
-        yield Case("digits, balanced", f"B.digits.{c}", "digits", c, EVEN, 0, settings=MORE)
+        yield UnevenStream("digits, balanced", f"B.digits.{c}", "digits", c, EVEN, 0, settings=MORE)
         small = {"images": 256, "batch_size": 32}
-        yield Case("digits, balanced", f"B.digits32.{c}", "digits", c, EVEN, 1, **small)
+        yield UnevenStream("digits, balanced", f"B.digits32.{c}", "digits", c, EVEN, 1, **small)
         for number in (1, 8, 3):
             for share in (0.3, 0.5, 0.8):
                 name = f"U.digits.{c}.{number}.{int(100 * share)}"
                 shares = frequent(10, number, share)
-                yield Case("digits, one frequent", name, "digits", c, shares, 1, **small)
+                yield UnevenStream("digits, one frequent", name, "digits", c, shares, 1, **small)
         for seed in range(2):
             name = f"L.digits.{c}.lt10.{seed}"
-            yield Case("digits, long tail", name, "digits", c, tail(10, seed), seed, **small)
+            yield UnevenStream(
+                "digits, long tail", name, "digits", c, tail(10, seed), seed, **small
+            )
     person = frequent(7, 6, 0.79)
-    yield Case("PACS, 79 % persons", "U.pacs.art.person79", "pacs", "art_painting", person, 0)
+    yield UnevenStream(
+        "PACS, 79 % persons", "U.pacs.art.person79", "pacs", "art_painting", person, 0
+    )
 
 
 # ---- logits -------------------------------------------------------------------------------------
@@ -143,7 +151,8 @@ class Two(nn.Module):
 
     def __init__(self, net: nn.Module, pair: tuple[int, int]) -> None:
         super().__init__()
-        self.net, head = net, net.get_submodule("linear")
+        self.net = copy.deepcopy(net)
+        head = net.get_submodule("linear")
         self.net.linear = nn.Linear(64, 2)
         with torch.no_grad():
             self.net.linear.weight.copy_(head.weight[list(pair)])  # type: ignore[index]
@@ -155,27 +164,14 @@ class Two(nn.Module):
 
 
 @cache
-def network(data: str, pair: tuple[int, int] | None) -> tuple[nn.Module, Preprocessing]:
-    if data == "digits":
-        net, card = load_source("digits")
-        return net, Preprocessing.from_json(card.preprocessing)
-    if data == "pacs":
-        weights = find_weights("pacs_art_painting_tf_efficientnet_lite0.safetensors", None)
-        return load("timm:tf_efficientnet_lite0", weights, 7), Preprocessing(size=160)
-    net = load("cifar:resnet20", find_weights("cifar10_resnet20.safetensors", None), 10)
-    return (net if pair is None else Two(net, pair).eval()), Preprocessing(size=32)
+def open_stream(data: str, domain: str, severity: int) -> Case:
+    if data == "cifar10" and domain != "clean":
+        return open_benchmark(data, corruption=domain, severity=severity)
+    case = open_benchmark(data)
+    return case if data == "cifar10" else replace(case, dataset=case.data.only([domain]))
 
 
-@cache
-def domain_of(data: str, domain: str, severity: int) -> Domain:
-    if data != "cifar10":
-        options = {"size": 160} if data == "pacs" else {}
-        return open_dataset(data, **options).domain(domain)
-    options = {} if domain == "clean" else {"corruption": domain, "severity": severity}
-    return open_dataset(data, **options).domains[0]
-
-
-def chosen(labels: NDArray[np.int64], case: Case) -> NDArray[np.int64]:
+def chosen(labels: NDArray[np.int64], case: UnevenStream) -> NDArray[np.int64]:
     """Random images with these shares of the classes, in random order."""
     random, images = np.random.RandomState(case.seed), case.images
     if case.data == "digits" and max(case.shares) >= 0.3:  # as many as the frequent class allows
@@ -186,19 +182,20 @@ def chosen(labels: NDArray[np.int64], case: Case) -> NDArray[np.int64]:
     return np.asarray(random.permutation(np.concatenate(parts)))
 
 
-def collect(case: Case, file: Path) -> None:
-    net, preprocessing = network(case.data, case.pair)
-    domain = domain_of(case.data, case.domain, case.severity)
+def collect(case: UnevenStream, file: Path) -> None:
+    found = open_stream(case.data, case.domain, case.severity)
+    domain, net = found.data.domains[0], found.net
     if case.pair is not None:
+        net = Two(net, case.pair).eval()
         domain = domain.subset(np.flatnonzero(np.isin(domain.labels, case.pair)))
     labels = domain.labels if case.pair is None else domain.labels == case.pair[1]
     index = chosen(np.asarray(labels, np.int64), case)
-    x = preprocessing.apply(torch.from_numpy(domain.read(index)).permute(0, 3, 1, 2))
-    found: dict[str, NDArray[Any]] = {"labels": np.asarray(labels)[index]}
+    x = found.preprocessing.apply(torch.from_numpy(domain.read(index)).permute(0, 3, 1, 2))
+    logits: dict[str, NDArray[Any]] = {"labels": np.asarray(labels)[index]}
     for title, (name, settings) in case.settings.items():
         adapter = fretta.adapt(net, name, **settings)
-        found[title] = np.concatenate([adapter(b).numpy() for b in x.split(case.batch_size)])
-    np.savez_compressed(file, **found)
+        logits[title] = np.concatenate([adapter(b).numpy() for b in x.split(case.batch_size)])
+    np.savez_compressed(file, **logits)
 
 
 # ---- what is made of them -----------------------------------------------------------------------
@@ -214,7 +211,7 @@ def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
         before = float((source.argmax(1) == y).double().mean())
         for method, adapted in content.items():
             pair = [x.split(case.batch_size) for x in (source, adapted)]
-            found, told = estimate(*pair), estimate(*pair, prior=prior)
+            found, with_prior = estimate(*pair), estimate(*pair, prior=prior)
             with patch("fretta.estimate.interval.dominant_class", return_value=None):
                 interval = estimate(*pair)  # the check switched off
             after = float((adapted.argmax(1) == y).double().mean())
@@ -228,7 +225,7 @@ def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
                 "uneven": found.uneven is not None,
                 "helps": found.helps,
                 "unchecked": interval.helps,
-                "prior": told.helps,
+                "prior": with_prior.helps,
             }
 
 
@@ -245,10 +242,7 @@ def main() -> None:
         if not file.is_file():
             collect(case, file)
             print(case.name, flush=True)
-    rows = list(rows_of(arguments.raw))
-    columns = list(rows[0])
-    content = {"columns": columns, "rows": [[row[c] for c in columns] for row in rows]}
-    write(arguments.out, content, compact=True)
+    write_rows(arguments.out, rows_of(arguments.raw))
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def bench_steps(
             "steps": [t.to_json() for t in timings],
         }
         (out / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-        from ..experiment.bench.show import plot
+        from ..experiment.bench import plot
 
         plot(timings, f"{model}, {batch} × {size} px", out / "steps.png")
         say(f"{out / 'steps.json'}, {out / 'steps.png'}")
