@@ -280,7 +280,7 @@ def test_start_up_is_not_charged(
     """The first batch takes 100 seconds by this clock, the others 1, 2 and 30."""
     net, items = digits
     begins = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 133.0])
-    monkeypatch.setattr("fretta.estimate.compare.time.perf_counter", lambda: next(begins))
+    monkeypatch.setattr("fretta.experiment.loop.time.perf_counter", lambda: next(begins))
     (row,) = compare(net, items[:4], {})
     assert row.seconds_per_batch == 2.0
     begins = iter([0.0, 7.0])

@@ -17,12 +17,12 @@ from deploy_nets import save_images
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.deploy import Plan, Session
+from fretta.deploy import AdaptOptions, adapt_images
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
-def words(plan: Plan, *more: str) -> list[str]:
+def words(plan: AdaptOptions, *more: str) -> list[str]:
     return [
         *("adapt", "--model", plan.model, "--weights", str(plan.weights), "--data", plan.data),
         *("--out", str(plan.out), "--method", plan.method, "--labels", str(plan.labels)),
@@ -84,7 +84,7 @@ def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
 FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
-def start(plan: Plan, *more: str) -> subprocess.Popen[str]:
+def start(plan: AdaptOptions, *more: str) -> subprocess.Popen[str]:
     here = str(Path(__file__).parent)
     return subprocess.Popen(
         [sys.executable, "-m", "fretta.cli", *words(plan, "--checkpoint", "0", *more)],
@@ -114,7 +114,7 @@ def test_ended_by_a_signal_and_resumed(plan: Make, images: Path, number: signal.
     names = [f"{name}\n" for name in sorted(os.listdir(images))]
     whole, part = (plan(data="-", root=images, out=images.parent / n) for n in ("whole", "part"))
     root = ["--root", str(images)]
-    Session(whole, stdin=io.BytesIO("".join(names).encode())).run()
+    adapt_images(whole, stdin=io.BytesIO("".join(names).encode()))
 
     process = start(part, *root)
     assert process.stdin is not None

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fretta.deploy.curves import HEIGHT, WIDTH, picture, ticks
+from fretta.deploy.page import HEIGHT, WIDTH, chart, ticks
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from fretta.data.images import Decoding
-from fretta.deploy.feed import grouped, read_batches, read_image
+from fretta.deploy.read_ahead import group, read_image, read_readable
 from fretta.deploy.listing import list_folder
 
 HOW = Decoding(8, exif=True, alpha="white")

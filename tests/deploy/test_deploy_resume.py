@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from deploy_nets import save_images
 
-from fretta.deploy import Outcome, Plan, Session
-from fretta.deploy.tally import Tally
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
+from fretta.deploy.result import Counts
 from fretta.errors import StoreError
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
@@ -24,8 +24,8 @@ def content(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in FILES]
 
 
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
+def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
+    return adapt_images(plan, **options)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def run(plan: Plan, **options: Any) -> Outcome:
 def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: Any) -> None:
     """A copy of the folder between two batches is what kill -9 leaves."""
 
-    def copy(tally: Tally) -> None:
-        if tally.batches in (2, 4):
-            shutil.copytree(tmp_path / "out", tmp_path / f"killed{tally.batches}")
+    def copy(counts: Counts) -> None:
+        if counts.batches in (2, 4):
+            shutil.copytree(tmp_path / "out", tmp_path / f"killed{counts.batches}")
 
     seconds = {"checkpoint_seconds": 0.0}
     whole = run(plan(**changes, **seconds), on_batch=copy)
@@ -58,13 +58,13 @@ def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: An
         assert outcome.resumed_at == at - 1  # the copy was made before its checkpoint
         assert content(out) == expected
         assert outcome.estimate == whole.estimate
-        assert outcome.tally == whole.tally
+        assert outcome.counts == whole.counts
         assert not (out / "checkpoint.pt").exists()
 
 
 def test_killed_before_the_first_checkpoint(plan: Make, tmp_path: Path) -> None:
-    def copy(tally: Tally) -> None:
-        if tally.batches == 2:
+    def copy(counts: Counts) -> None:
+        if counts.batches == 2:
             shutil.copytree(tmp_path / "out", tmp_path / "killed")
 
     run(plan(), on_batch=copy)
@@ -91,8 +91,8 @@ def test_stopping_writes_everything_and_resumes(plan: Make, tmp_path: Path) -> N
 def test_an_error_keeps_what_was_done(plan: Make, tmp_path: Path) -> None:
     run(plan(out=tmp_path / "whole"))
 
-    def fail(tally: Tally) -> None:
-        if tally.batches == 3:
+    def fail(counts: Counts) -> None:
+        if counts.batches == 3:
             raise RuntimeError("lightning")
 
     with pytest.raises(RuntimeError, match="lightning"):
@@ -190,7 +190,7 @@ def test_a_mistake_leaves_an_earlier_run_alone(plan: Make, tmp_path: Path) -> No
 
 
 def test_one_run_at_a_time(plan: Make) -> None:
-    def second(tally: Tally) -> None:
+    def second(counts: Counts) -> None:
         with pytest.raises(StoreError, match="another run is writing"):
             run(plan(), resume=True)
 
@@ -219,9 +219,9 @@ def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     paths = [row.split(",")[0] for row in rows]
     assert paths != sorted(paths)
-    assert any("shuffled (seed 0)" in text for text in outcome.remarks)
-    assert outcome.tally.labeled == 18
-    assert outcome.tally.source_labeled == 18  # all, since the classes are known
+    assert any("shuffled (seed 0)" in text for text in outcome.notes)
+    assert outcome.counts.labeled == 18
+    assert outcome.counts.source_labeled == 18  # all, since the classes are known
     run(plan(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)

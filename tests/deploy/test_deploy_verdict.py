@@ -13,13 +13,13 @@ from deploy_nets import NAMES, save_images
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.deploy import Outcome, Plan, Session
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
 from fretta.deploy.result import FEW
-from fretta.deploy.tally import Tally
+from fretta.deploy.result import Counts
 from fretta.errors import ConfigError
 from fretta.estimate import Dominant, Estimate
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def classes(tmp_path: Path) -> Path:
     return tmp_path / "classes"
 
 
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
+def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
+    return adapt_images(plan, **options)
 
 
 def estimated(low: float, high: float, **more: Any) -> Estimate:
@@ -41,7 +41,7 @@ def estimated(low: float, high: float, **more: Any) -> Estimate:
 
 def test_labels_have_the_last_word(plan: Make, classes: Path, tmp_path: Path) -> None:
     outcome = run(plan(data=str(classes)))
-    t, measured = outcome.tally, outcome.measured
+    t, measured = outcome.counts, outcome.measured
     assert measured is not None
     assert measured.images == t.labeled == 40
     assert measured.change == pytest.approx(
@@ -69,25 +69,25 @@ def test_counts_of_pairs_are_resumed(plan: Make, classes: Path) -> None:
     batches: list[int] = []
     parts = plan(data=str(classes), out=plan().out / "parts")
     run(parts, on_batch=lambda t: batches.append(1), stopped=lambda: len(batches) >= 2)
-    assert run(parts, resume=True).tally == whole.tally
+    assert run(parts, resume=True).counts == whole.counts
 
 
 def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
-    tally = Tally(images=512, compared=512, changed=256, source_labeled=512, labeled=512)
-    tally.source_right, tally.lost, tally.gained, tally.right = 400, 210, 1, 191
-    lost = Outcome(tmp_path, True, tally, estimate=estimated(0.159, 0.401), names=["cat"])
+    counts = Counts(images=512, compared=512, changed=256, source_labeled=512, labeled=512)
+    counts.source_right, counts.lost, counts.gained, counts.right = 400, 210, 1, 191
+    lost = AdaptResult(tmp_path, True, counts, estimate=estimated(0.159, 0.401), names=["cat"])
     assert lost.verdict == "hurts"
     assert lost.verdict_lines()[0].startswith("hurts (measured): -40.8 points")
-    tally.lost, tally.gained, tally.right = 20, 121, 501
-    won = Outcome(tmp_path, True, tally, estimate=estimated(-0.05, 0.3), names=["cat"])
+    counts.lost, counts.gained, counts.right = 20, 121, 501
+    won = AdaptResult(tmp_path, True, counts, estimate=estimated(-0.05, 0.3), names=["cat"])
     assert won.verdict == "helps"  # the estimate alone cannot tell
     assert won.verdict_lines()[0].startswith("helps (measured): +19.7 points")
 
 
 def test_uneven_classes(tmp_path: Path) -> None:
-    tally = Tally(images=4096, compared=512, changed=256)
+    counts = Counts(images=4096, compared=512, changed=256)
     found = estimated(-0.5, 0.4, uneven=Dominant(1, 0.78))
-    outcome = Outcome(tmp_path, True, tally, estimate=found, names=["dog", "cat"])
+    outcome = AdaptResult(tmp_path, True, counts, estimate=found, names=["dog", "cat"])
     (line,) = outcome.verdict_lines()
     assert "cannot tell: classes look uneven (78 % predicted 'cat')" in line
     assert "--prior" in line
