@@ -30,8 +30,8 @@ import fretta
 from fretta.data import CORRUPTIONS, Dataset, Preprocessing, make_stream, open_dataset
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
+from fretta.models.load import find_weights
 from fretta.parts.redundancy import redundancy
 
 Setting = tuple[str, dict[str, Any]]

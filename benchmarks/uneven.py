@@ -31,8 +31,8 @@ from fretta.data import CORRUPTIONS, Domain, Preprocessing, open_dataset
 from fretta.data.order import long_tail_counts
 from fretta.errors import FrettaWarning
 from fretta.estimate import estimate
-from fretta.experiment.locate import find_weights
 from fretta.models import load, load_source
+from fretta.models.load import find_weights
 
 Settings = dict[str, tuple[str, dict[str, Any]]]
 BN: Settings = {"source": ("source", {}), "bn": ("bn", {})}

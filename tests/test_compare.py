@@ -20,7 +20,8 @@ from fretta.api import build_method
 from fretta.cli import app
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, DataError, NeedError
-from fretta.estimate.compare import Item, answer, compare, share_frozen
+from fretta.estimate.compare import answer, compare
+from fretta.experiment.loop import Item, share_frozen
 from fretta.models import load, load_source
 
 NAMES = ("bn", "tent", "tsd", "g-fret")

@@ -21,7 +21,7 @@ from fretta.cli import app
 from fretta.compat import import_timm
 from fretta.data.images import decode
 from fretta.errors import ConfigError, FrettaError
-from fretta.experiment.run import open_model
+from fretta.experiment.run import case_of
 from fretta.experiment.store import Store
 from fretta.experiment.suite import load_suite
 from fretta.models import Card, load, load_source, write_card
@@ -204,7 +204,7 @@ def test_suites_say_what_they_do(wide: Path, tmp_path: Path) -> None:
     )
     line = run("run", suite, "--data", tmp_path, "--store", tmp_path / "s")
     assert "resize 27, center crop 24×24" in line
-    assert "size, fit, interpolation: the data; mean, std: the card" in line
+    assert "size, fit, interpolation: the data" in line
 
 
 def test_runs_keep_their_names() -> None:
@@ -220,11 +220,11 @@ def test_tipi_knows_how_its_input_was_made() -> None:
     net, card = load_source("digits")
     job = load_suite("digits").restricted(["tipi"]).jobs()[0]
     ours = replace(job.run, model={**job.run.model, "preprocessing": {**HOW, "size": 32}})
-    opened, how = open_model(ours, job.place.weights)
+    case = case_of(replace(job, run=ours))
     find_preprocessing(net, card.model, std=(0.2, 0.25, 0.3))
-    for model in (net, opened):
+    for model in (net, case.net):
         adapter = fretta.adapt(model, "tipi")
-        adapter(how.apply(torch.zeros(4, 3, 32, 32, dtype=torch.uint8)))
+        adapter(case.preprocessing.apply(torch.zeros(4, 3, 32, 32, dtype=torch.uint8)))
         assert adapter.method.size.flatten().mul(255).tolist() == pytest.approx(  # type: ignore[attr-defined]
             [2 / 0.2, 2 / 0.25, 2 / 0.3]
         )

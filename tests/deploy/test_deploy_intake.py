@@ -12,9 +12,9 @@ import torch
 from deploy_nets import gray, tiny
 from PIL import Image
 
-from fretta.deploy.labels import Labels, find_labels, truth_of
 from fretta.errors import ConfigError
 from fretta.models import load, load_source
+from fretta.models.labels import Labels, find_labels, truth_of
 from fretta.models.preprocessing import find_preprocessing
 
 
@@ -71,9 +71,9 @@ def test_hugging_face_configs(tmp_path: Path, changes: dict[str, Any], expected:
 
 
 def test_what_is_not_known_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--size and --mean and --std"):
+    with pytest.raises(ConfigError, match="size= and mean= and std="):
         find_preprocessing(tiny(), "deploy_nets:tiny")
-    with pytest.raises(ConfigError, match="say it with --std"):
+    with pytest.raises(ConfigError, match="give std="):
         find_preprocessing(tiny(), "deploy_nets:tiny", size=8, mean=(0.5,) * 3)
     scaled = {**HF, "size": 32, "rescale_factor": 1 / 127.5}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaled))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fretta.deploy.read_ahead import read_entries
-from fretta.deploy.listing import checked, list_folder, read_list
+from fretta.data.listing import checked, list_folder, read_list
+from fretta.data.read_ahead import read_entries
 from fretta.errors import DataError
 
 

@@ -21,13 +21,13 @@ Make = Callable[..., AdaptOptions]
 
 def test_the_time_left_includes_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now))
-    run = Pace({STATISTICS: 50, CHECK: 30})
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    run = Progress({STATISTICS: 50, CHECK: 30})
     assert run.left is None  # nothing is known yet
     run.begin(ADAPTING, 120, done=20)
-    with run.waiting():
-        now += 2
-    with run.forwarding(25):
+    run.reading += 2
+    now += 2
+    with run.timing_forward(25):
         now += 1
     now += 7
     run.advance(50)
@@ -86,10 +86,8 @@ def test_little_agreement_is_explained(exported: WeightsCheck, seen: int, expect
     assert expected in exported.advice(seen)
     assert bool(exported.advice(seen)) == bool(expected)
     if exported.agreement is not None:
-        assert f"{100 * exported.agreement:.1f} % of 256 images" in exported.text()
-        assert ("80.0 %, the adapter's 82.0 %" in exported.text()) == (
-            exported.accuracy is not None
-        )
+        assert f"{100 * exported.agreement:.1f} % of 256 images" in str(exported)
+        assert ("80.0 %, the adapter's 82.0 %" in str(exported)) == (exported.accuracy is not None)
 
 
 def test_the_page_explains_it_too(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:

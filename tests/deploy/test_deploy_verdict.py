@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
-from fretta.deploy.result import FEW
-from fretta.deploy.result import Counts
+from fretta.deploy.result import FEW, Counts
 from fretta.errors import ConfigError
 from fretta.estimate import Dominant, Estimate
 
@@ -43,24 +42,21 @@ def test_labels_have_the_last_word(plan: Make, classes: Path, tmp_path: Path) ->
     outcome = run(plan(data=str(classes)))
     t, measured = outcome.counts, outcome.measured
     assert measured is not None
-    assert measured.images == t.labeled == 40
+    assert measured.images == sum(t.labeled) == 40
     assert measured.change == pytest.approx(
         (outcome.accuracy or 0) - (outcome.source_accuracy or 0)
     )
-    assert t.gained - t.lost == t.right - t.source_right
-    # class by class it adds up
-    assert {c: counts[0] for c, counts in t.by_class.items()} == dict.fromkeys(range(4), 10)
-    assert sum(counts[1] for counts in t.by_class.values()) == t.source_right
-    assert sum(counts[2] for counts in t.by_class.values()) == t.right
+    assert t.gained - t.lost == sum(t.right) - sum(t.source_right)
+    assert t.labeled == [10] * 4
     first, second = outcome.verdict_lines()
     assert "(measured)" in first
-    assert second.startswith("without labels it would have said")
+    assert second.startswith("without labels the estimate is")
     result = json.loads((tmp_path / "out" / "settings.json").read_text())["result"]
     assert result["measured"]["gained"] == t.gained
     assert result["verdict"] == outcome.verdict
     page = unescape((tmp_path / "out" / "summary.html").read_text())
     assert first[1:] in page
-    assert page.index("(measured)") < page.index("ithout labels it would have said")
+    assert page.index("(measured)") < page.index("ithout labels the estimate is")
     assert "Accuracy by class" in page
 
 
@@ -73,21 +69,22 @@ def test_counts_of_pairs_are_resumed(plan: Make, classes: Path) -> None:
 
 
 def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
-    counts = Counts(images=512, compared=512, changed=256, source_labeled=512, labeled=512)
-    counts.source_right, counts.lost, counts.gained, counts.right = 400, 210, 1, 191
-    lost = AdaptResult(tmp_path, True, counts, estimate=estimated(0.159, 0.401), names=["cat"])
+    counts = Counts([512], [512], [512], [400], [191], changed=256, lost=210, gained=1)
+    lost = AdaptResult(
+        tmp_path, True, counts, estimate=estimated(0.159, 0.401), class_names=["cat"]
+    )
     assert lost.verdict == "hurts"
     assert lost.verdict_lines()[0].startswith("hurts (measured): -40.8 points")
-    counts.lost, counts.gained, counts.right = 20, 121, 501
-    won = AdaptResult(tmp_path, True, counts, estimate=estimated(-0.05, 0.3), names=["cat"])
+    counts.lost, counts.gained, counts.right = 20, 121, [501]
+    won = AdaptResult(tmp_path, True, counts, estimate=estimated(-0.05, 0.3), class_names=["cat"])
     assert won.verdict == "helps"  # the estimate alone cannot tell
     assert won.verdict_lines()[0].startswith("helps (measured): +19.7 points")
 
 
 def test_uneven_classes(tmp_path: Path) -> None:
-    counts = Counts(images=4096, compared=512, changed=256)
+    counts = Counts([4096, 0], [512, 0], [0, 0], [0, 0], [0, 0], changed=256)
     found = estimated(-0.5, 0.4, uneven=Dominant(1, 0.78))
-    outcome = AdaptResult(tmp_path, True, counts, estimate=found, names=["dog", "cat"])
+    outcome = AdaptResult(tmp_path, True, counts, estimate=found, class_names=["dog", "cat"])
     (line,) = outcome.verdict_lines()
     assert "cannot tell: classes look uneven (78 % predicted 'cat')" in line
     assert "--prior" in line

@@ -17,17 +17,17 @@ from typer.testing import CliRunner
 from fretta.cli import app
 from fretta.data.datasets import OPENERS
 from fretta.data.known import CIFAR_IMAGES, DOMAIN_SETS
-from fretta.experiment.suite import Case
+from fretta.experiment.suite import CaseEntry
 from fretta.methods import REGISTRY
 
-Maker = Callable[[Path, Sequence[Case]], None]
+Maker = Callable[[Path, Sequence[CaseEntry]], None]
 
 
 @pytest.fixture
 def small_world(monkeypatch: pytest.MonkeyPatch) -> Maker:
     """small_world(root, cases): data and weights for these cases, as small as they go."""
 
-    def make(root: Path, cases: Sequence[Case]) -> None:
+    def make(root: Path, cases: Sequence[CaseEntry]) -> None:
         names = {str(case.data["name"]) for case in cases}
         for name in names & DOMAIN_SETS.keys():
             domain_set(root, name, monkeypatch)

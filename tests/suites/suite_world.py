@@ -17,7 +17,7 @@ from suite_nets import tiny
 
 from fretta.corruptions import CORRUPTIONS
 from fretta.data.known import CIFAR10_CLASSES, CIFAR100_CLASSES, DOMAIN_SETS
-from fretta.experiment.suite import Case
+from fretta.experiment.suite import CaseEntry
 from fretta.models import Card, write_card
 from fretta.models.cards import sha256
 
@@ -92,7 +92,7 @@ def source_model(path: Path, classes: int, size: int) -> None:
     write_card(path, card)
 
 
-def class_count(case: Case) -> int:
+def class_count(case: CaseEntry) -> int:
     name = str(case.data["name"])
     if name in DOMAIN_SETS:
         return DOMAIN_SETS[name].class_count

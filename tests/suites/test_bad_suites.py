@@ -113,7 +113,7 @@ FINDING = {
     ),
     "preprocessing unknown": (
         ('{ source = "digits" }', '{ spec = "cifar:resnet20" }'),
-        "say how images are preprocessed: mean, std, size",
+        "how images are preprocessed for 'cifar:resnet20' is not known",
     ),
     "other number of classes": (
         ('{ source = "digits" }', RESNET20.replace(" }", ", num_classes = 7 }")),
@@ -128,7 +128,7 @@ FINDING = {
     "unknown order": (("seeds", 'order = "random"\nseeds'), "unknown order 'random'"),
     "unknown domain": (('["fog"]', '["mist"]'), "digits has no domain 'mist'"),
     "option without effect": (("seeds", "imbalance = 10\nseeds"), "no effect without"),
-    "no source images": (('"bn"', '"eata"'), "eata needs source images; give the case source"),
+    "no source images": (('"bn"', '"eata"'), "eata needs source images; give source="),
     "missing source images": (
         ('[[methods]]\nname = "bn"', 'source = {name = "pacs"}\n[[methods]]\nname = "eata"'),
         "FRETTA_DATA",

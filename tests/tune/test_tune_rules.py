@@ -12,7 +12,7 @@ import pytest
 
 from fretta.data import EXTRA_CORRUPTIONS
 from fretta.errors import ConfigError, SuiteError
-from fretta.experiment.suite import Case, MethodEntry, Suite
+from fretta.experiment.suite import CaseEntry, MethodEntry, Suite
 from fretta.experiment.tune import Rule, label_free
 from fretta.experiment.tune.rules import judged
 
@@ -23,7 +23,7 @@ def row(classes: float, entropy: float | None, nrs: float | None = 0.5) -> dict[
 
 def one(data: dict[str, Any], **protocol: Any) -> Suite:
     settings = {"order": "continual", "batch_size": 8, "seeds": [0], **protocol}
-    case = Case("case", data, {"source": "digits"}, settings)
+    case = CaseEntry("case", data, {"source": "digits"}, settings)
     return Suite("mine", "mine", (case,), (MethodEntry("tent"),))
 
 
@@ -96,9 +96,9 @@ def test_first_domain_of_a_gradual_stream_is_a_corruption() -> None:
 
 
 def test_first_domain_of_leave_one_out_is_the_first_case() -> None:
-    def case(domain: str) -> Case:
+    def case(domain: str) -> CaseEntry:
         data = {"name": "digits", "corruption": domain}
-        return Case(domain, data, {}, {"order": "continual"})
+        return CaseEntry(domain, data, {}, {"order": "continual"})
 
     suite = Suite("dg", "dg", (case("fog"), case("snow")), (MethodEntry("tent"),))
     view, words = judged(suite, Rule.FIRST_DOMAIN, None)

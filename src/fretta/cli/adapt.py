@@ -200,9 +200,9 @@ class _Show:
         self.told = time.monotonic()
 
     def start(self, setup: Any, counts: Any) -> None:
-        say(f"model   {setup.spec}, {len(setup.labels.names):,} classes")
-        say(f"labels  {setup.labels.origin}")
-        say(f"images  {setup.preprocessing.text()}")
+        say(f"model   {setup.case.spec}, {len(setup.case.labels.names):,} classes")
+        say(f"labels  {setup.case.labels.origin}")
+        say(f"images  {setup.case.preprocessing.text()}")
         if counts.files:
             say(f"resumed after {counts.files:,} images")
         self.told = time.monotonic()

@@ -207,7 +207,7 @@ def _check_out(out: Path | None) -> None:
 
 
 def _tell_unreadable(images: Images) -> None:
-    from ..deploy.listing import shown
+    from ..data.listing import shown
 
     found = images.unreadable
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..deploy.listing import shown
+from ..data.listing import shown
 from ..deploy.page import class_accuracies, class_shares, render
 from ..estimate.verdict import points, reason, tests_used, unevenness, verdict
 from .tables import DASH

@@ -14,8 +14,8 @@ from .app import say
 if TYPE_CHECKING:
     import torch
 
-    from ..deploy.labels import Labels
-    from ..estimate.compare import Item
+    from ..experiment.loop import Item
+    from ..models.labels import Labels
     from ..models.preprocessing import Preprocessing
 
 
@@ -52,8 +52,8 @@ def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
     from ..data import make_stream, open_dataset
     from ..data.datasets import reading_options
-    from ..deploy.labels import Labels
-    from ..estimate.compare import Item
+    from ..experiment.loop import Item
+    from ..models.labels import Labels
 
     options = reading_options(given.data, how)
     if given.corruption is not None:
@@ -81,10 +81,11 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
     import numpy as np
     import torch
 
-    from ..deploy.labels import count_classes, find_labels, truth_of
-    from ..deploy.listing import list_folder, read_list
-    from ..deploy.read_ahead import group, read_ahead
-    from ..estimate.compare import Item
+    from ..data.listing import list_folder, read_list
+    from ..data.read_ahead import group, read_ahead
+    from ..experiment.case import count_classes
+    from ..experiment.loop import Item
+    from ..models.labels import find_labels, truth_of
 
     if given.domain or given.corruption:
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
@@ -126,8 +127,8 @@ def source_images(
     folder: Path, how: Preprocessing, given: Given
 ) -> Callable[[], Iterable[torch.Tensor]]:
     """Source images, read anew for every method that needs some."""
-    from ..deploy.listing import list_folder
-    from ..deploy.read_ahead import read_readable
+    from ..data.listing import list_folder
+    from ..data.read_ahead import read_readable
 
     found = list_folder(folder)
     if not found.names:

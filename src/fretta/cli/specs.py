@@ -95,7 +95,8 @@ def data_spec(
 def _classes(folder: Path, net: nn.Module, how: Preprocessing) -> dict[str, Any]:
     """Class names of the model, in their order, if the folders are called by them."""
     from ..data.domainsets import class_folders
-    from ..deploy.labels import count_classes, find_labels
+    from ..experiment.case import count_classes
+    from ..models.labels import find_labels
 
     found = {name.casefold() for name in class_folders(folder)}
     labels = find_labels(net, count_classes(net, how), None)
@@ -119,7 +120,7 @@ def source_spec(name: str | None, how: Preprocessing) -> dict[str, Any] | None:
 def jobs_of(suite: Suite, root: Path | str | None) -> list[Job]:
     """The runs of a suite; says how the images of its cases are prepared."""
     told: dict[str, list[str]] = {}
-    jobs = suite.jobs(root, lambda case, how: told.setdefault(how.text(), []).append(case))
+    jobs = suite.jobs(root, lambda case, images: told.setdefault(images, []).append(case))
     for text, cases in told.items():
         say(f"images  {text}" + (f": {', '.join(cases)}" if len(told) > 1 else ""))
     return jobs

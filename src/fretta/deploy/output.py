@@ -22,8 +22,8 @@ import torch
 from filelock import FileLock, Timeout
 
 from .._util import replace_file
+from ..data.read_ahead import FileBatch
 from ..errors import StoreError
-from .read_ahead import FileBatch
 
 PREDICTIONS, HEALTH = "predictions.csv", "health.jsonl"
 WEIGHTS, PAGE, SETTINGS = "adapted.safetensors", "summary.html", "settings.json"

@@ -69,7 +69,7 @@ def chart(
     """
     values = np.concatenate(curves)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    if low == high:
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # rounding is not worth an axis
         low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
     y_ticks = ticks(low, high)
     low, high = y_ticks[0], y_ticks[-1]
@@ -113,4 +113,4 @@ def ticks(low: float, high: float, integers: bool = False) -> list[float]:
         step = max(step, 1.0)
         return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(k * step, 12) for k in range(first, last + 1)]
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data.read_ahead import FileBatch
 from ..estimate import Estimate, Measured
 from ..estimate.verdict import estimate_text, reason, verdict
-from .read_ahead import FileBatch
 
 SPREAD = 256  # images, spread over the run, on which the written weights are checked
 SHOWN = 50  # unreadable files that are listed by name

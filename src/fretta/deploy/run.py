@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
+from ..data.read_ahead import FileBatch, group, read_ahead
 from ..errors import ConfigError, DataError, FrettaWarning, StoreError
 from ..estimate import Estimator
 from ..guard import Health
@@ -38,7 +39,6 @@ from .output import (
     write_file,
 )
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
-from .read_ahead import FileBatch, group, read_ahead
 from .result import SPREAD, AdaptResult, Counts, WeightsCheck
 from .setup import Setup, prepare
 from .summary import summary_page
@@ -104,7 +104,7 @@ class Run:
         self.adapter = setup.adapter()
         self.adapter.on_health(self._write_health)
         self.estimator = Estimator(prior=setup.prior)
-        self.counts = Counts.empty(len(setup.labels.names))
+        self.counts = Counts.empty(len(setup.case.labels.names))
         sizes = {PREDICTIONS: 0, HEALTH: 0}
         if previous is None:
             clear(self.out)
@@ -175,7 +175,7 @@ class Run:
         confidences: list[list[float]] = []
         source = [-1] * len(labels)
         if batch.kept:
-            x = self.setup.preprocessing.apply(batch.pixels, self.setup.device)
+            x = self.setup.to_input(batch.pixels)
             logits = self.adapter(x).float().cpu()
             every = 1 if self.options.compare_source or self.setup.folder_classes else SAMPLE
             with self.progress.timing_forward(len(x[::every])):
@@ -185,7 +185,7 @@ class Run:
             # a stable sort: equal values keep the order of the classes
             best = logits.softmax(1).sort(dim=1, descending=True, stable=True)
             classes, confidences = best.indices[:, :TOP].tolist(), best.values[:, :TOP].tolist()
-        names = self.setup.labels.names
+        names = self.setup.case.labels.names
         self.predictions.append(prediction_rows(batch, classes, confidences, source, names))
         predicted = [ranked[0] for ranked in classes]
         self.counts.add(batch, predicted, source, labels, self.options.statistics)
@@ -230,7 +230,7 @@ class Run:
 
     def finish(self, complete: bool) -> AdaptResult:
         """Weights, page and settings."""
-        counts, names = self.counts, self.setup.labels.names
+        counts, names = self.counts, self.setup.case.labels.names
         result = AdaptResult(self.out, complete, counts, self.resumed_at, names)
         result.notes = self.notes.texts
         if not counts.images:
@@ -274,7 +274,7 @@ class Run:
             "complete": result is not None and result.complete,
             "options": self.options.to_json(),
             "identity": self.setup.identity(),
-            "preprocessing": self.setup.preprocessing.to_json(),
+            "preprocessing": self.setup.case.preprocessing.to_json(),
             "decoding": vars(self.setup.decoding),
             "hyperparameters": self.adapter.hyperparameters,
         }

@@ -13,24 +13,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import __version__
 from ..adapter import Adapter
-from ..api import adapt, build_method
+from ..data.listing import Listing, checked, list_folder, read_list
+from ..data.read_ahead import read_entries, read_readable
 from ..errors import ConfigError, DataError
 from ..estimate.prior import class_shares
-from ..method import Need
-from ..methods import find_method
-from ..models.opening import open_model
-from ..models.preprocessing import Preprocessing, find_preprocessing
-from ..parts.compute import find_device
-from .labels import Labels, count_classes, find_labels, truth_of
-from .listing import Listing, checked, list_folder, read_list
+from ..experiment.case import Case, open_case
+from ..models.labels import truth_of
+from ..models.preprocessing import Decoding
 from .options import STDIN, AdaptOptions
-from .read_ahead import read_entries, read_readable
-
-SOURCE_IMAGES = 2000  # as many as EATA's paper takes for its anchor
 
 
 @dataclass
@@ -38,12 +32,7 @@ class Setup:
     """The model, its labels and the files in their order."""
 
     options: AdaptOptions
-    net: nn.Module
-    spec: str
-    weights_hash: str
-    device: torch.device
-    preprocessing: Preprocessing
-    labels: Labels
+    case: Case
     listing: Listing
     shuffled: bool
     folder_classes: dict[str, int]  # folder -> class, where folders are named as classes
@@ -61,11 +50,11 @@ class Setup:
             **self.options.identity(),
             "fretta": __version__,
             "torch": torch.__version__,
-            "weights": self.weights_hash,
+            "weights": self.case.weights_hash,
             "files": None if self.stream is not None else hashlib.sha256(names).hexdigest(),
             "count": self.total,
-            "labels": hashlib.sha256(repr(self.labels.names).encode()).hexdigest(),
-            "device": self.device.type,
+            "labels": hashlib.sha256(repr(self.case.labels.names).encode()).hexdigest(),
+            "device": self.case.device.type,
         }
 
     def names(self, stop: threading.Event) -> Iterator[str]:
@@ -82,47 +71,46 @@ class Setup:
             if number == options.limit:
                 return
 
-    def read(
-        self, names: list[str], root: Listing | None = None
-    ) -> Iterator[tuple[list[int], Tensor]]:
-        """(positions, input of the model) of the files that can be read, in batches."""
-        options, listing = self.options, root or self.listing
-        for positions, pixels in read_readable(
-            names, listing.path, self.decoding, options.batch_size, options.workers
-        ):
-            yield positions, self.preprocessing.apply(pixels, self.device)
-
     @property
-    def decoding(self) -> Any:
-        return self.preprocessing.decoding(alpha=self.options.alpha)
+    def decoding(self) -> Decoding:
+        return self.case.preprocessing.decoding(alpha=self.options.alpha)
+
+    def to_input(self, pixels: Tensor) -> Tensor:
+        return self.case.preprocessing.apply(pixels, self.case.device)
+
+    def read(self, names: list[str]) -> Iterator[tuple[list[int], Tensor]]:
+        """(positions, input of the model) of the files that can be read, in batches."""
+        path, size, workers = self.listing.path, self.options.batch_size, self.options.workers
+        for positions, pixels in read_readable(names, path, self.decoding, size, workers):
+            yield positions, self.to_input(pixels)
 
     def adapter(self) -> Adapter:
         options = self.options
-        settings = dict(options.hyperparameters)
-        build_method(options.method, settings)  # refuses unknown names before images are read
-        source = None
-        if Need.SOURCE in find_method(options.method).needs and options.source is not None:
-            found = list_folder(options.source, options.allow_outside)
-            if not found.names:
-                raise DataError(f"no images in --source {str(options.source)!r}")
-            order = np.random.RandomState(0).permutation(len(found.names))[:SOURCE_IMAGES]
-            source = (x for _, x in self.read([found.names[i] for i in order], found))
-        guard = None if options.guard == "none" else options.guard
-        return adapt(
-            self.net, options.method, source=source, head=options.head, guard=guard, **settings
+        return self.case.adapter(
+            options.method,
+            guard=None if options.guard == "none" else options.guard,
+            batch_size=options.batch_size,
+            **options.hyperparameters,
         )
 
 
 def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str], None]) -> Setup:
     """Find everything; a FrettaError says what is missing. `note` gets remarks for the user."""
-    model = open_model(options.model, options.weights, options.num_classes, options.pretrained)
-    device = find_device(options.device)
-    net = model.net.to(device)
-    preprocessing = find_preprocessing(
-        net, model.spec, size=options.size, mean=options.mean, std=options.std, fit=options.fit
+    case = open_case(
+        options.model,
+        weights=options.weights,
+        num_classes=options.num_classes,
+        pretrained=options.pretrained,
+        head=options.head,
+        size=options.size,
+        mean=options.mean,
+        std=options.std,
+        fit=options.fit,
+        labels=options.labels,
+        source=options.source,
+        device=options.device,
     )
-    labels = find_labels(net, count_classes(net, preprocessing), options.labels)
-    prior = None
+    labels, prior = case.labels, None
     if options.prior is not None:
         prior = class_shares(options.prior, labels.by_name(), len(labels.names))
     stream = (stdin or sys.stdin.buffer) if options.data == STDIN else None
@@ -131,20 +119,7 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
     folder_classes, why_not = truth_of(listing.names, labels)
     if why_not:
         note(f"no accuracy is reported: {why_not}")
-    return Setup(
-        options=options,
-        net=net,
-        spec=model.spec,
-        weights_hash=model.digest(),
-        device=device,
-        preprocessing=preprocessing,
-        labels=labels,
-        listing=listing,
-        shuffled=shuffled,
-        folder_classes=folder_classes,
-        prior=prior,
-        stream=stream,
-    )
+    return Setup(options, case, listing, shuffled, folder_classes, prior, stream)
 
 
 def _list_images(options: AdaptOptions, note: Callable[[str], None]) -> Listing:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..data.listing import shown
 from ..estimate.verdict import tests_used
-from .listing import shown
 from .output import HEALTH
 from .page import Curve, chart, class_accuracies, class_shares, percent, render
 from .result import AdaptResult
@@ -138,18 +138,21 @@ def _charts(health: HealthLog) -> list[dict[str, Any]]:
 def _settings(setup: Setup, hyperparameters: dict[str, Any]) -> list[tuple[str, object]]:
     options = setup.options
     rows: list[tuple[str, object]] = [
-        ("model", setup.spec),
-        ("weights", f"{options.weights or options.model} (SHA-256 {setup.weights_hash or 'none'})"),
+        ("model", setup.case.spec),
+        (
+            "weights",
+            f"{options.weights or options.model} (SHA-256 {setup.case.weights_hash or 'none'})",
+        ),
         ("method", options.method),
         ("hyper-parameters", json.dumps(hyperparameters)),
-        ("images", setup.preprocessing.text()),
+        ("images", setup.case.preprocessing.text()),
         ("order", f"shuffled, seed {options.seed}" if setup.shuffled else "as listed"),
         ("batch size", options.batch_size),
         ("guard", options.guard),
-        ("device", setup.device),
+        ("device", setup.case.device),
     ]
     if setup.prior is not None:
-        shares = sorted(zip(setup.prior, setup.labels.names, strict=True), key=lambda s: -s[0])
+        shares = sorted(zip(setup.prior, setup.case.labels.names, strict=True), key=lambda s: -s[0])
         listed = [f"{name} {percent(share)}" for share, name in shares[:CLASSES]]
         more = ["..."] if len(shares) > CLASSES else []
         rows.append(("class shares", ", ".join(listed + more)))

@@ -2,26 +2,24 @@
 
 Without labels the ranking is an estimate; where labels are known, it is measured.
 
-Every method adapts its own copy of the model. After its first batch a copy keeps to itself only
-what it adapts; the frozen tensors are those of the source model, so that five methods that adapt
-norm layers need the memory of little more than one model.
+Every method adapts its own copy of the model; frozen tensors are shared (see experiment/loop.py).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..adapter import Adapter
 from ..errors import ConfigError, DataError
-from ..experiment.loop import Step, stream_through
+from ..experiment.loop import Item, Step, stream_through
 from ..method import Method
 from ..methods import Source
 from . import Estimate, Estimator, Measured, combine
@@ -29,16 +27,6 @@ from .verdict import UNCHANGED, points, reason, verdict
 
 SOURCE = "source"  # the unadapted model, which the others are compared with
 TIE = 0.01  # of accuracy: methods that differ by less are reported as about the same
-
-
-@dataclass(frozen=True)
-class Item:
-    """One batch: `x` goes to the adapters, the labels (where there are any) around them."""
-
-    x: Tensor  # normalized images
-    y: Tensor | None = None  # -1 where an image has no label
-    reset: bool = False  # every adapter starts afresh before this batch
-    domain: str = ""  # images of one domain are judged together
 
 
 @dataclass(frozen=True)
@@ -117,9 +105,19 @@ def compare(
     methods = {SOURCE: Source(), **methods}
     estimator = partial(Estimator, level=level, temperature=temperature, prior=prior)
     results = {label: _Result(estimator) for label in methods}
+    shared = copy.deepcopy(model)
     adapters: dict[str, Adapter] = {}
+
+    def build(label: str, method: Method) -> Adapter:
+        images = None if source is None else source()
+        # the source model changes nothing, so it may be the shared copy itself
+        inplace = isinstance(method, Source)
+        adapters[label] = Adapter(shared, method, source=images, head=head, inplace=inplace)
+        return adapters[label]
+
+    builders = {label: partial(build, label, method) for label, method in methods.items()}
     done = 0
-    for item, steps in _stream(model, methods, batches, adapters, source, head):
+    for item, steps in stream_through(builders, batches, shared):
         for label, step in steps.items():
             results[label].add(item, steps[SOURCE], step)
         done += len(item.x)
@@ -137,35 +135,6 @@ def compare(
 def _with_source(estimate: Estimate, source: float) -> Estimate:
     adapted = min(1.0, max(0.0, source + estimate.change))
     return replace(estimate, source=source, adapted=adapted)
-
-
-def _stream(
-    model: nn.Module,
-    methods: Mapping[str, Method],
-    batches: Iterable[Item],
-    adapters: dict[str, Adapter],
-    source: Callable[[], Iterable[Any]] | None,
-    head: str | None,
-) -> Iterator[tuple[Item, dict[str, Step]]]:
-    """Fills `adapters` at the first batch, one after the other: full copies do not pile up."""
-    shared = copy.deepcopy(model)
-    items = iter(batches)
-    for item in items:
-        steps: dict[str, Step] = {}
-        for label, method in methods.items():
-            # the source model changes nothing, so it may be the shared copy itself
-            adapters[label] = adapter = Adapter(
-                shared,
-                method,
-                source=None if source is None else source(),
-                head=head,
-                inplace=isinstance(method, Source),
-            )
-            for _, step in stream_through({label: adapter}, [item]):
-                steps |= step
-            share_frozen(adapter, shared)
-        yield item, steps
-        yield from stream_through(adapters, items)
 
 
 class _Result:
@@ -210,26 +179,6 @@ class _Result:
             self.labeled.tolist(),
             self.right.tolist(),
         )
-
-
-def share_frozen(adapter: Adapter, shared: nn.Module) -> int:
-    """Let the adapter use `shared`'s tensors where it adapts none; how many bytes that frees.
-
-    Only parameters: a method may write to buffers, but to no parameter it does not adapt.
-    """
-    adapted = {id(p) for p in adapter.model.adapted.values()}
-    others = dict(shared.named_modules())
-    freed = 0
-    for path, module in adapter.model.net.named_modules():
-        if path not in others or hasattr(module, "_flat_weights"):  # recurrent: tensors held twice
-            continue
-        for name, tensor in module._parameters.items():
-            theirs = others[path]._parameters.get(name)
-            if tensor is None or theirs is None or tensor is theirs or id(tensor) in adapted:
-                continue
-            module._parameters[name] = theirs
-            freed += tensor.numel() * tensor.element_size()
-    return freed
 
 
 def answer(rows: Iterable[Compared], names: Sequence[str] = ()) -> str:

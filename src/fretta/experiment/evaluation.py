@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ..adapter import Adapter
 from ..errors import ConfigError, InputError
-from .loop import Step, labeled, stream_through
+from .loop import Item, Step, labeled, stream_through
 from .metrics import overall
 from .records import Outcome
 
@@ -59,13 +58,7 @@ def evaluate(
     items = labeled(loader, adapter.model.device)
     for item, steps in stream_through({"adapter": adapter}, items):
         classes = steps["adapter"].logits.shape[1]
-        if item.y.min() < 0 or item.y.max() >= classes:
-            raise InputError(
-                f"labels from {int(item.y.min())} to {int(item.y.max())}, but the model has"
-                f" {classes} classes"
-            )
-        nowhere = np.zeros(len(item.y), np.int64)
-        outcomes.append(outcome_of(len(outcomes), nowhere, item.y, steps["adapter"]))
+        outcomes.append(outcome_of(item, steps["adapter"]))
     if not outcomes:
         raise InputError("the loader is empty: there is nothing to evaluate")
     found = overall(outcomes, [{"accuracy": 0.0}])
@@ -95,13 +88,21 @@ def evaluate(
     )
 
 
-def outcome_of(number: int, domain: Any, y: Tensor, step: Step) -> Outcome:
+def outcome_of(item: Item, step: Step) -> Outcome:
     """Labels meet logits."""
+    y, classes = item.y, step.logits.shape[1]
+    if y is None:
+        raise InputError("a batch without labels cannot be evaluated")
+    if y.min() < 0 or y.max() >= classes:
+        raise InputError(
+            f"labels from {int(y.min())} to {int(y.max())}, but the model has {classes} classes"
+        )
     log_p = step.logits.log_softmax(1)
     confidence, predicted = log_p.exp().max(1)
+    domains = np.zeros(len(y), np.int64) if item.domains is None else item.domains
     return Outcome(
-        number=number,
-        domain=np.asarray(domain, dtype=np.int64),
+        number=item.number,
+        domain=np.asarray(domains, dtype=np.int64),
         label=y.numpy(),
         predicted=predicted.numpy(),
         confidence=confidence.numpy(),
@@ -109,4 +110,5 @@ def outcome_of(number: int, domain: Any, y: Tensor, step: Step) -> Outcome:
         entropy=-(log_p.exp() * log_p).sum(1).numpy(),
         seconds=step.seconds,
         pass_rate=step.pass_rate,
+        loading=item.loading,
     )

@@ -12,8 +12,7 @@ from ..errors import ConfigError
 from ..models import load_source
 from ..models.cards import Card, find_card, sha256
 from ..models.imagenet import PACKAGED
-from ..models.load import ASSETS, list_sources
-from ..models.opening import find_weights
+from ..models.load import ASSETS, find_weights, list_sources
 from ..models.preprocessing import Preprocessing
 
 

@@ -66,9 +66,10 @@ class Job:
     run: Run
     place: Place = Place()
     tags: dict[str, Any] = field(default_factory=dict)  # as of a Record
+    dataset: Any = field(default=None, compare=False, repr=False)  # as opened; does not travel
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"run": asdict(self.run), "place": asdict(self.place), "tags": self.tags}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:

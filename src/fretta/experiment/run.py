@@ -1,12 +1,12 @@
-"""Join a data set, a model and a method, once: `evaluate` a stream, `execute` a run."""
+"""`execute` a run: a data set, a model and a method joined, with checkpoints."""
 
 from __future__ import annotations
 
 import io
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pickle import UnpicklingError
 from typing import Any
 
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from ..adapter import Adapter
-from ..api import build_method
-from ..data import Batch, Dataset, Preprocessing, Stream, make_stream, open_dataset
+from ..data import Preprocessing, Stream
 from ..errors import FrettaError, HeadError, ModelError, StateError
-from ..method import Method, Need
+from ..method import Method
 from ..methods import Source, find_method
-from ..models import load
+from ..models.load import load
 from ..models.preprocessing import attach_preprocessing
 from ..parts.redundancy import redundancy
+from .case import Case, open_case, open_data
 from .evaluation import outcome_of
 from .loop import stream_through
 from .metrics import details, overall, per_domain
@@ -32,61 +32,34 @@ from .store import Store
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
 
-
-def evaluate(
-    adapter: Adapter,
-    stream: Stream,
-    preprocessing: Preprocessing,
-    device: torch.device | str = "cpu",
-    start: int = 0,
-) -> Iterator[tuple[Batch, Tensor, Outcome]]:
-    """Predict and adapt along a stream. Labels meet logits here and never enter the adapter."""
-    items = _prepared(stream, preprocessing, device, start)
-    for item, steps in stream_through({"": adapter}, items):
-        batch = item.batch
-        outcome = outcome_of(batch.number, batch.domains, batch.y, steps[""])
-        outcome.loading = item.loading
-        yield batch, item.x, outcome
+__all__ = ["case_of", "execute", "open_adapter", "open_data", "open_model"]
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    batch: Batch
-    x: Tensor
-    loading: float  # seconds it took to read, corrupt and copy
-
-    @property
-    def reset(self) -> bool:
-        return self.batch.reset
-
-
-def _prepared(
-    stream: Stream, preprocessing: Preprocessing, device: torch.device | str, start: int
-) -> Iterator[_Prepared]:
-    begin = time.perf_counter()
-    for batch in stream.batches(start):
-        x = preprocessing.apply(batch.x, device)
-        yield _Prepared(batch, x, time.perf_counter() - begin)
-        begin = time.perf_counter()
+def case_of(job: Job, device: str | None = None) -> Case:
+    """What a job works on; a data set that was opened in this process is not opened again."""
+    model = job.run.model
+    return open_case(
+        model["spec"],
+        job.dataset or job.run.data,
+        weights=job.place.weights,
+        num_classes=model.get("num_classes"),
+        head=model.get("head"),
+        preprocessing=Preprocessing.from_json(model["preprocessing"]),
+        source=job.run.source,
+        root=job.place.root,
+        device=device,
+        lazy=True,
+    )
 
 
-# ---- the parts of a run -------------------------------------------------------------------------
-
-
-def open_data(spec: dict[str, Any], root: str | None) -> Dataset:
-    options = {k: v for k, v in spec.items() if k != "name"}
-    return open_dataset(spec["name"], root, **options)
-
-
-def open_stream(run: Run, root: str | None, workers: int = 0) -> Stream:
-    dataset = open_data(run.data, root)
-    return make_stream(
-        dataset,
-        run.order,
-        seed=run.seed,
+def adapter_of(run: Run, case: Case) -> Adapter:
+    """The adapter of a run. A case may set the fields that every method has."""
+    common = {k: v for k, v in run.adapter.items() if k in Method.field_names()}
+    return case.adapter(
+        run.method,
+        guard=run.adapter.get("guard"),
         batch_size=run.batch_size,
-        workers=workers,
-        **run.order_options,
+        **{**common, **run.hyperparameters},
     )
 
 
@@ -100,22 +73,10 @@ def open_model(run: Run, weights: str | None) -> tuple[nn.Module, Preprocessing]
 def open_adapter(
     job: Job, net: nn.Module, preprocessing: Preprocessing, device: torch.device | str
 ) -> Adapter:
-    run = job.run
-    fields = Method.field_names()  # of every method: a case may set them for all of its methods
-    settings = {k: v for k, v in run.adapter.items() if k in fields} | run.hyperparameters
-    method = build_method(run.method, settings)
-    source = None
-    if Need.SOURCE in find_method(run.method).needs and run.source is not None:
-        # mixed: what is measured on them stops early and must have seen all source domains
-        clean = make_stream(
-            open_data(run.source, job.place.root), "mixed", batch_size=run.batch_size
-        )
-        source = (preprocessing.apply(batch.x, device) for batch in clean)
-    head = run.model.get("head")
-    return Adapter(net, method, source=source, head=head, guard=run.adapter.get("guard"))
-
-
-# ---- one run ------------------------------------------------------------------------------------
+    case = Case(job.run.model["spec"], preprocessing, head=job.run.model.get("head"))
+    case.loaded, case.device = net, torch.device(device)
+    case.source, case.root = job.run.source, job.place.root
+    return adapter_of(job.run, case)
 
 
 def execute(
@@ -147,49 +108,54 @@ def _run(
     job: Job,
     store: Store,
     record: Record,
-    device_name: str | None,
+    device: str | None,
     workers: int,
     checkpoint_seconds: float,
     on_batch: OnBatch | None,
 ) -> dict[str, Any]:
     begin, busy, memory = time.time(), time.process_time(), PeakMemory()
-    device = torch.device(device_name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    stream = open_stream(job.run, job.place.root, workers)
-    net, preprocessing = open_model(job.run, job.place.weights)
-    net = net.to(device)
-    adapter = open_adapter(job, net, preprocessing, device)
-    progress = _Progress.resumed(store, job.run.key, adapter)
-    reference = Adapter(net, Source(), head=job.run.model.get("head"), inplace=True)
+    run, case = job.run, case_of(job, device)
+    stream = case.stream(
+        run.order,
+        seed=run.seed,
+        batch_size=run.batch_size,
+        workers=workers,
+        **run.order_options,
+    )
+    adapter = adapter_of(run, case)
+    progress = _Progress.resumed(store, run.key, adapter)
+    reference = Adapter(case.net, Source(), head=case.head, inplace=True)
     last = _last_batches(stream)
     saved = time.monotonic()
-    for batch, x, outcome in evaluate(adapter, stream, preprocessing, device, progress.next):
-        progress.outcomes.append(outcome)
-        progress.next = batch.number + 1
-        if batch.number in last:
-            progress.nrs[last[batch.number]] = [_nrs(reference, x), _nrs(adapter, x)]
+    items = case.items(stream, progress.next)
+    for item, steps in stream_through({run.method: adapter}, items):
+        progress.outcomes.append(outcome_of(item, steps[run.method]))
+        progress.next = item.number + 1
+        if item.number in last:
+            progress.nrs[last[item.number]] = [_nrs(reference, item.x), _nrs(adapter, item.x)]
         if on_batch is not None:
             on_batch(progress.next, len(stream))
         if time.monotonic() - saved >= checkpoint_seconds and progress.next < len(stream):
-            progress.save(store, job.run.key, adapter)
+            progress.save(store, run.key, adapter)
             saved = time.monotonic()
     names = stream.dataset.names
     record.rows = per_domain(progress.outcomes, names)
     for row in record.rows:
         row["nrs_before"], row["nrs_after"] = progress.nrs.get(row["domain"], [None, None])
-        row["passes"] = find_method(job.run.method).passes
+        row["passes"] = find_method(run.method).passes
     record.overall = overall(progress.outcomes, record.rows)
     record.settings = {**adapter.hyperparameters, "predict": adapter.timing}
+    wall, threads = time.time() - begin, torch.get_num_threads()
     record.provenance = {
         "peak_memory": memory.read(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
+        "device": str(case.device),
+        "threads": threads,
         "finished": int(time.time()),
-        "wall_seconds": time.time() - begin,
+        "wall_seconds": wall,
         "adapting_seconds": sum(o.seconds for o in progress.outcomes),
         "loading_seconds": sum(o.loading for o in progress.outcomes),
         # of the threads given to torch; decoding in worker processes is not in it
-        "cpu_utilisation": (time.process_time() - busy)
-        / max(1e-9, (time.time() - begin) * torch.get_num_threads()),
+        "cpu_utilisation": (time.process_time() - busy) / max(1e-9, wall * threads),
         "resumed_at": progress.resumed_at,
     }
     record.status = "done"

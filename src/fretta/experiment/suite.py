@@ -26,25 +26,22 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ..api import build_method
-from ..data import Dataset, make_stream
+from ..data import Dataset
 from ..errors import ConfigError, FrettaError, SuiteError
 from ..guard import Guard
-from ..method import Need
-from ..methods import find_method
-from ..models.preprocessing import Preprocessing
-from .locate import as_read, check_fit, model_facts
-from .records import Job, Place, Run, digest
-from .run import open_data
+from .case import Case, open_case, open_data
+from .records import Job
 from .schema import check_adapter, check_keys, check_matrix, check_seeds, tables
 
-OnCase = Callable[[str, Preprocessing], None]
+OnCase = Callable[[str, str], None]  # (name of the case, how images are preprocessed)
+PROTOCOL = {"order": "continual", "batch_size": 128, "seeds": [0]}
 ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
 
 
@@ -62,7 +59,7 @@ class MethodEntry:
 
 
 @dataclass(frozen=True)
-class Case:
+class CaseEntry:
     """A data set and the model that is adapted to it."""
 
     name: str
@@ -77,7 +74,7 @@ class Case:
 class Suite:
     name: str
     title: str
-    cases: tuple[Case, ...]
+    cases: tuple[CaseEntry, ...]
     methods: tuple[MethodEntry, ...]
     about: str = ""
     paper: str = ""  # the table of the paper that this one stands beside
@@ -119,91 +116,66 @@ class Suite:
     def jobs(
         self,
         root: str | os.PathLike[str] | None = None,
-        on_case: OnCase = lambda case, preprocessing: None,
+        on_case: OnCase = lambda case, images: None,
     ) -> list[Job]:
         """All runs, with data and weights found and hashed. Raises before any work is done.
 
-        on_case   told how the images of each case are prepared
+        on_case   told the name of each case and how its images are preprocessed
         """
         opened: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
-        jobs = [job for case in self.cases for job in self._jobs_of(case, root, opened, on_case)]
+        jobs = []
+        for entry in self.cases:
+            where = f"suite {self.name!r}, case {entry.name!r}: " if self.written else ""
+            try:
+                jobs += self.jobs_of(open_entry(entry, root, opened), entry, on_case)
+            except FrettaError as error:
+                raise SuiteError(f"{where}{error}") from error
         if not jobs:
             raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
         return jobs
 
-    def _jobs_of(
-        self,
-        case: Case,
-        root: str | os.PathLike[str] | None,
-        opened: dict[str, Dataset],
-        on_case: OnCase,
+    def jobs_of(
+        self, case: Case, entry: CaseEntry, on_case: OnCase = lambda case, images: None
     ) -> list[Job]:
-        where = f"suite {self.name!r}, case {case.name!r}: " if self.written else ""
-        protocol = case.protocol
+        """The runs of one case that is open."""
+        protocol = entry.protocol
         order_options = {k: protocol[k] for k in ORDER_OPTIONS if k in protocol}
-        place_root = None if root is None else os.fspath(root)
-        try:
-            model = model_facts(case.model, place_root)
-            dataset = _opened(case.data, place_root, opened)
-            check_fit(dataset, model.run)
-            source_hash = ""
-            if case.source is not None and any(_needs_source(m.name) for m in self.methods):
-                source_hash = _opened(case.source, place_root, opened).fingerprint()
-            make_stream(  # impossible batch sizes, unknown domains and orders show here
-                dataset,
-                protocol["order"],
-                batch_size=protocol["batch_size"],
-                seed=0,
-                **order_options,
-            )
-        except FrettaError as error:
-            raise SuiteError(f"{where}{error}") from error
-        on_case(case.name, as_read(dataset, model.preprocessing))
-        place, data_hash = Place(place_root, model.weights), dataset.fingerprint()
+        # impossible batch sizes, unknown domains and orders show here
+        case.stream(protocol["order"], batch_size=protocol["batch_size"], **order_options)
+        on_case(entry.name, case.images_text())
+        title = {"title": self.title} if self.title not in ("", self.name) else {}
         jobs = []
-        for entry, seed in itertools.product(self.methods, protocol["seeds"]):
-            needs_source = _needs_source(entry.name)
-            if needs_source and case.source is None:
-                how = "the case source={...}" if self.written else "source="
-                raise SuiteError(f"{where}{entry.name} needs source images; give {how}")
-            run = Run(
-                data=case.data,
-                data_hash=data_hash,
-                model=model.run,
-                weights_hash=model.weights_hash,
-                method=entry.name,
-                hyperparameters=entry.hyperparameters,
+        for method, seed in itertools.product(self.methods, protocol["seeds"]):
+            run = case.run(
+                method.name,
+                method.hyperparameters,
                 order=protocol["order"],
-                order_options=order_options,
                 batch_size=protocol["batch_size"],
                 seed=seed,
-                adapter=case.adapter,
-                source=case.source if needs_source else None,
-                source_hash=source_hash if needs_source else "",
-                defaults=_defaults(entry),
+                order_options=order_options,
+                adapter=entry.adapter,
             )
-            names = {"suite": self.name, "case": case.name, "label": entry.title}
-            title = {"title": self.title} if self.title not in ("", self.name) else {}
-            jobs.append(Job(run, place, {**names, **title}))
+            tags = {"suite": self.name, "case": entry.name, "label": method.title, **title}
+            jobs.append(Job(run, case.place, tags, case.dataset))
         return jobs
 
 
-def _defaults(entry: MethodEntry) -> str:
-    variant = entry.hyperparameters.get("variant")
-    return digest(find_method(entry.name).defaults(variant))[:12]
-
-
-def _needs_source(method: str) -> bool:
-    return Need.SOURCE in find_method(method).needs
-
-
-def _opened(spec: dict[str, Any], root: str | None, opened: dict[str, Dataset]) -> Dataset:
-    if "name" not in spec:
-        raise ConfigError(f"{spec} does not say which data set; give it a name")
-    key = repr(sorted(spec.items()))
+def open_entry(
+    entry: CaseEntry, root: str | os.PathLike[str] | None, opened: dict[str, Dataset]
+) -> Case:
+    """The case of a suite: model source=, or spec= and weights=; the network is not loaded."""
+    model = dict(entry.model)
+    named = model.pop("source", None)
+    given = sorted(model.keys() - {"head"})
+    if named is not None and given:
+        raise ConfigError(f"model: source= brings its own {given}; leave them out, or use spec=")
+    if named is None and "spec" not in model:
+        raise ConfigError("model: give source= (weights with a card) or spec= (and weights=)")
+    key = repr(sorted(entry.data.items()))
     if key not in opened:
-        opened[key] = open_data(spec, root)
-    return opened[key]
+        opened[key] = open_data(entry.data, root)
+    name = named or model.pop("spec")
+    return open_case(name, opened[key], **model, source=entry.source, root=root, lazy=True)
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -244,7 +216,7 @@ def parse_suite(content: str, name: str) -> Suite:
         raise SuiteError(f"{where} is not TOML: {error}") from error
     listed = {key: tables(raw.get(key, []), key, where) for key in ("cases", "methods")}
     check_keys({**raw, **listed}, "suite", where)
-    protocol = {"order": "continual", "batch_size": 128, "seeds": [0], **raw.get("protocol", {})}
+    protocol = {**PROTOCOL, **raw.get("protocol", {})}
     check_keys(protocol, "protocol", f"{where}, [protocol]")
     cases = tuple(_case(entry, protocol, name) for entry in listed["cases"])
     methods = tuple(m for entry in listed["methods"] for m in _methods(entry, f"{where}, "))
@@ -266,7 +238,7 @@ def _distinct(titles: list[str], where: str, key: str) -> None:
         )
 
 
-def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
+def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> CaseEntry:
     data = entry.get("data", {})
     name: Any = entry.get("name", data.get("name", "") if isinstance(data, dict) else "")
     where = f"suite {suite!r}, case {name!r}"
@@ -282,7 +254,9 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> Case:
     except ConfigError as error:
         raise SuiteError(f"{where}, adapter: {error}") from error
     check_seeds(full["seeds"], where)
-    return Case(name, data, entry["model"], full, entry.get("source"), entry.get("adapter", {}))
+    return CaseEntry(
+        name, data, entry["model"], full, entry.get("source"), entry.get("adapter", {})
+    )
 
 
 def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
@@ -308,6 +282,19 @@ def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
     return found
 
 
+def jobs_on(case: Case, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> list[Job]:
+    """Methods on one case that no suite describes: `fretta evaluate`.
+
+    methods    name -> hyper-parameters; a "matrix" among them makes every combination
+    protocol   order, batch_size, seeds, limit, domains, ...
+    """
+    entries = [
+        m for name, values in methods.items() for m in _methods({"name": name, **values}, "")
+    ]
+    entry = CaseEntry(case.data.name, {}, {}, {**PROTOCOL, **protocol})
+    return Suite("evaluate", case.data.name, (entry,), tuple(entries)).jobs_of(case, entry)
+
+
 def one_off(
     model: dict[str, Any],
     data: dict[str, Any],
@@ -319,6 +306,6 @@ def one_off(
     entries = [
         m for name, values in methods.items() for m in _methods({"name": name, **values}, "")
     ]
-    full = {"order": "continual", "batch_size": 128, "seeds": [0], **protocol}
-    case = Case(str(data["name"]), data, model, full, source)
+    full = {**PROTOCOL, **protocol}
+    case = CaseEntry(str(data["name"]), data, model, full, source)
     return Suite("evaluate", f"{data['name']}", (case,), tuple(entries), written=False)

@@ -1,11 +1,12 @@
-"""`load("timm:resnet18")` and its siblings."""
+"""Models by name: `load("timm:resnet18")` and its siblings."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import json
 import os
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,103 @@ FORMS = (
     "cifar:NAME, digits:resnet8, timm:NAME, torchvision:NAME, hf:FOLDER or package.module:factory"
 )
 ASSETS = Path(__file__).parent.parent / "assets"  # weights and cards in the package
+TRUSTED = ("cifar", "digits", "timm", "torchvision")  # a card may name a network of these
+
+
+# ---- finding -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """What builds a model, before anything is built."""
+
+    spec: str
+    weights: str | None  # a file, the name of packaged weights, or None
+    num_classes: int | None  # as given, or as the card says
+    card: Card | None
+
+
+def find_model(
+    model: str,
+    weights: str | None = None,
+    num_classes: int | None = None,
+    root: str | os.PathLike[str] | None = None,
+    trust: bool = False,
+) -> FoundModel:
+    """The model a user names, without loading it.
+
+    model   timm:NAME and its siblings, a source model of the package, or a weights file with card
+    root    where weights files are looked for, besides here; None: FRETTA_DATA
+    trust   the card of a weights file may name any `package.module:factory`
+    """
+    if ":" in model or weights is not None:
+        if weights is None or weights in PACKAGED:
+            return FoundModel(model, weights, num_classes, None)
+        path = find_weights(weights, root)
+        card = find_card(path)
+        known = card.num_classes if card is not None and num_classes is None else num_classes
+        return FoundModel(model, str(path), known, card)
+    path = ASSETS / f"{model}.safetensors"
+    if model not in list_sources():
+        try:
+            path = find_weights(model, root)
+        except ConfigError as error:
+            if Path(model).suffix:  # a file was meant
+                raise
+            raise ConfigError(
+                f"model {model!r} is not understood: {error}; write {FORMS}, the name of a model"
+                f" in the package ({', '.join(list_sources())}), or a weights file with its card"
+            ) from error
+    card = _card_beside(path)
+    if not trust and card.model.partition(":")[0] not in TRUSTED:
+        # package.module:factory imports a module and calls what is in it
+        raise WeightsError(
+            f"the card of {str(path)!r} asks to import {card.model!r}, and a file must not choose"
+            f" what code runs; if you want that, say it: --model {card.model} --weights {path}"
+        )
+    _check_classes(card, path, num_classes)
+    return FoundModel(card.model, str(path), card.num_classes, card)
+
+
+def find_weights(name: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
+    """A weights file: as given, or below the data root (also in its folder `weights`)."""
+    base = os.fspath(root) if root is not None else os.environ.get("FRETTA_DATA")
+    places = [Path(name)]
+    if base and not Path(name).is_absolute():
+        places += [Path(base) / name, Path(base) / "weights" / name]
+    for place in places:
+        if place.is_file():
+            return place
+    hint = "" if base else "; FRETTA_DATA is not set"
+    raise ConfigError(
+        f"no weights file {str(name)!r}; looked for {', '.join(map(str, places))}{hint}"
+    )
+
+
+def list_sources() -> list[str]:
+    """Names of the source models in the package."""
+    return sorted(path.stem for path in ASSETS.glob("*.safetensors"))
+
+
+def _card_beside(path: Path) -> Card:
+    card = find_card(path)
+    if card is None:
+        raise WeightsError(
+            f"{str(path)!r} has no card ({card_path(path).name}) beside it, so which network it "
+            "belongs to is unknown; use fretta.models.load(spec, weights=...)"
+        )
+    return card
+
+
+def _check_classes(card: Card, path: str | os.PathLike[str], num_classes: int | None) -> None:
+    if num_classes not in (None, card.num_classes):
+        raise ConfigError(
+            f"num_classes={num_classes}, but the card of {os.fspath(path)!r} says"
+            f" {card.num_classes}: leave it out"
+        )
+
+
+# ---- loading -------------------------------------------------------------------------------------
 
 
 def load(
@@ -43,16 +141,24 @@ def load(
 
     A card beside the weights is checked against them and attached as `model.fretta_card`.
     """
-    packaged = str(weights) if str(weights) in PACKAGED else None
-    if packaged is not None:
-        check_packaged(packaged, spec)
-    card = None if weights is None or packaged is not None else find_card(weights)
-    if card is not None:
-        num_classes = _classes(card, spec, weights, num_classes)
+    if weights is not None and str(weights) in PACKAGED:
+        check_packaged(str(weights), spec)
+        model = build(spec, num_classes, pretrained)
+        attach(model, load_packaged(str(weights), model))
+        return model.eval()
+    card = None if weights is None else find_card(weights)
+    if card is not None and weights is not None:
+        if card.model != spec:
+            warnings.warn(
+                f"the card of {str(weights)!r} says {card.model}, not {spec}; networks with equal "
+                "tensors can still compute different things",
+                FrettaWarning,
+                stacklevel=2,
+            )
+        _check_classes(card, weights, num_classes)
+        num_classes = card.num_classes
     model = build(spec, num_classes, pretrained)
-    if packaged is not None:
-        card = load_packaged(packaged, model)
-    elif weights is not None:
+    if weights is not None:
         load_weights(model, weights)
     if card is not None:
         attach(model, card)
@@ -61,77 +167,30 @@ def load(
 
 def load_source(path_or_name: str | os.PathLike[str]) -> tuple[nn.Module, Card]:
     """A source model and its card from a weights file alone, or by name: "digits" is shipped."""
-    shipped = ASSETS / f"{path_or_name}.safetensors"
-    path = shipped if str(path_or_name) in list_sources() else Path(path_or_name)
+    name = os.fspath(path_or_name)
+    path = ASSETS / f"{name}.safetensors" if name in list_sources() else Path(name)
     if not path.is_file():
         raise WeightsError(
-            f"no source model {str(path_or_name)!r}: no such file, and the package ships "
+            f"no source model {name!r}: no such file, and the package ships "
             f"{', '.join(list_sources())}"
         )
-    card = find_card(path)
-    if card is None:
-        raise WeightsError(
-            f"{str(path)!r} has no card ({card_path(path).name}) beside it, so which network it "
-            "belongs to is unknown; use fretta.models.load(spec, weights=...)"
-        )
+    card = _card_beside(path)
     return load(card.model, weights=path), card
-
-
-def list_sources() -> list[str]:
-    """Names of the source models in the package."""
-    return sorted(path.stem for path in ASSETS.glob("*.safetensors"))
-
-
-def _classes(
-    card: Card, spec: str, weights: str | os.PathLike[str] | None, num_classes: int | None
-) -> int:
-    if card.model != spec:
-        warnings.warn(
-            f"the card of {str(weights)!r} says {card.model}, not {spec}; networks with equal "
-            "tensors can still compute different things",
-            FrettaWarning,
-            stacklevel=3,
-        )
-    if num_classes not in (None, card.num_classes):
-        raise ConfigError(
-            f"num_classes={num_classes}, but the card of {str(weights)!r} says "
-            f"{card.num_classes}: leave it out"
-        )
-    return card.num_classes
 
 
 def build(spec: str, num_classes: int | None = None, pretrained: bool = False) -> nn.Module:
     """The network `spec` names, with fresh weights unless pretrained."""
-    source, separator, name = spec.partition(":")
+    library, separator, name = spec.partition(":")
     if not separator or not name:
         raise ConfigError(f"model {spec!r} is not understood; write {FORMS}")
-    builders = {
-        "cifar": _cifar,
-        "digits": _digits,
-        "timm": _timm,
-        "torchvision": _torchvision,
-        "hf": _hugging_face,
-    }
-    builder = builders.get(source)
-    if builder is None:
-        return _factory(source, name, num_classes)
-    return builder(name, num_classes, pretrained)
-
-
-def _cifar(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
-    return _small(f"cifar:{name}", num_classes, pretrained)
-
-
-def _digits(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
-    return _small(f"digits:{name}", num_classes, pretrained)
-
-
-def _small(spec: str, num_classes: int | None, pretrained: bool) -> nn.Module:
-    if pretrained:
-        raise ConfigError(
-            f"{spec} has no weights to fetch; train it (fretta.experiment.train) or pass weights="
-        )
-    return small_network(spec, num_classes)
+    if library in ("cifar", "digits"):
+        if pretrained:
+            raise ConfigError(f"{spec} has no weights to fetch; train it, or pass weights=")
+        return small_network(spec, num_classes)
+    builders = {"timm": _timm, "torchvision": _torchvision, "hf": _hugging_face}
+    if library in builders:
+        return builders[library](name, num_classes, pretrained)
+    return _factory(library, name, num_classes)
 
 
 def _timm(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
@@ -162,6 +221,7 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
     transformers = import_transformers()
     if not (Path(folder) / "config.json").is_file():
         raise ConfigError(f"hf:{folder} needs a local folder with config.json; none found there")
+    check_shards(Path(folder))
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     if num_classes is not None:
         config.num_labels = num_classes
@@ -183,6 +243,21 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
     elif pretrained:
         raise WeightsError(f"hf:{folder} was asked for pretrained weights, but the folder has none")
     return model
+
+
+def check_shards(folder: Path) -> None:
+    """An index of weights in several files may only name files of its own folder."""
+    for index in sorted(folder.glob("*.index.json")):
+        try:
+            files = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            strange = [f for f in files if not isinstance(f, str) or os.path.basename(f) != f]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise WeightsError(f"{str(index)!r} is not an index of weights: {error}") from error
+        if strange:
+            raise WeightsError(
+                f"{str(index)!r} was refused: it asks for weights in {strange[0]!r}, which is not"
+                " in its folder"
+            )
 
 
 def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:

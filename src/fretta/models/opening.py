@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import ConfigError, WeightsError
-from .cards import card_of, find_card, sha256
+from ..errors import ConfigError
+from .cards import card_of, sha256
 from .imagenet import PACKAGED
-from .load import ASSETS, FORMS, list_sources, load, load_source
-
-TRUSTED = ("cifar", "digits", "timm", "torchvision")  # a card may name a network of these
+from .load import TRUSTED, check_shards, find_model, find_weights, load
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,9 @@ def open_model(
     untrained   a network without weights will do
     """
     if ":" not in model and weights is None:
-        return _from_card(model, num_classes, root)
+        found = find_model(model, None, num_classes, root)
+        net = load(found.spec, found.weights)
+        return OpenedModel(net, found.spec, found.weights, found.num_classes)
     if weights is not None and weights not in PACKAGED:
         weights = str(find_weights(weights, root))
     library, _, name = model.partition(":")
@@ -80,61 +79,3 @@ def open_model(
     card = card_of(net)
     known = num_classes if num_classes is not None or card is None else card.num_classes
     return OpenedModel(net, model, weights, known)
-
-
-def _from_card(
-    model: str, num_classes: int | None, root: str | os.PathLike[str] | None
-) -> OpenedModel:
-    if model in list_sources():
-        path = ASSETS / f"{model}.safetensors"
-    else:
-        try:
-            path = find_weights(model, root)
-        except ConfigError as error:
-            raise ConfigError(
-                f"model {model!r} is not understood: {error}; write {FORMS}, the name of a model"
-                f" in the package ({', '.join(list_sources())}), or a weights file with its card"
-            ) from error
-    card = find_card(path)
-    if card is not None and card.model.partition(":")[0] not in TRUSTED:
-        # package.module:factory imports a module and calls what is in it
-        raise WeightsError(
-            f"the card of {str(path)!r} asks to import {card.model!r}, and a file must not choose"
-            f" what code runs; if you want that, say it: --model {card.model} --weights {path}"
-        )
-    net, card = load_source(path)
-    if num_classes not in (None, card.num_classes):
-        raise ConfigError(
-            f"--num-classes {num_classes}, but the card of {str(path)!r} says"
-            f" {card.num_classes}: leave it out"
-        )
-    return OpenedModel(net, card.model, str(path), card.num_classes)
-
-
-def find_weights(name: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
-    """A weights file: as given, or below the data root (also in its folder `weights`)."""
-    base = os.fspath(root) if root is not None else os.environ.get("FRETTA_DATA")
-    places = [Path(name)]
-    if base and not Path(name).is_absolute():
-        places += [Path(base) / name, Path(base) / "weights" / name]
-    for place in places:
-        if place.is_file():
-            return place
-    looked = ", ".join(str(p) for p in places)
-    hint = "" if base else "; FRETTA_DATA is not set"
-    raise ConfigError(f"no weights file {str(name)!r}; looked for {looked}{hint}")
-
-
-def check_shards(folder: Path) -> None:
-    """An index of weights in several files may only name files of its own folder."""
-    for index in sorted(folder.glob("*.index.json")):
-        try:
-            files = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            strange = [f for f in files if not isinstance(f, str) or os.path.basename(f) != f]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise WeightsError(f"{str(index)!r} is not an index of weights: {error}") from error
-        if strange:
-            raise WeightsError(
-                f"{str(index)!r} was refused: it asks for weights in {strange[0]!r}, which is not"
-                " in its folder"
-            )

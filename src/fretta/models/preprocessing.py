@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigError, InputError
-from .cards import card_of
+from .cards import Card, card_of
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -193,18 +193,23 @@ _SHOWN = ("size", "fit", "interpolation", "mean", "std")
 _KEYS = (*_SHOWN, "crop_ratio")
 
 
-def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing:
-    """What a model takes, and let it travel with the model.
+def find_preprocessing(
+    net: nn.Module | None, spec: str, card: Card | None = None, **given: Any
+) -> Preprocessing:
+    """What a model takes; it travels with the model from then on.
 
-    given   size, mean, std, fit, as the user said them; None: not said
+    net     None: not loaded, so its library is not asked
+    card    of the weights; None: the one that was attached to the model, if any
+    given   size, mean, std, fit; None: not given
 
-    What is given wins; then the card of the weights, then what the library knows of the model.
+    What is given wins; then the card, then what the library knows of the model.
     """
     layers = [({k: v for k, v in given.items() if v is not None}, "as given")]
-    card = card_of(net)
+    card = card or (None if net is None else card_of(net))
     if card is not None:
         layers.append(({k: card.preprocessing.get(k) for k in _KEYS}, "the card"))
-    layers.append(_of_library(net, spec))
+    if net is not None:
+        layers.append(_of_library(net, spec))
     layers.append(({"fit": "squash", "interpolation": "bilinear"}, "default"))
     facts: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -212,26 +217,28 @@ def find_preprocessing(net: nn.Module, spec: str, **given: Any) -> Preprocessing
         for key, value in values.items():
             if value is not None and key not in facts:
                 facts[key], origins[key] = value, origin
-    lacking = [f"--{key}" for key in ("size", "mean", "std") if key not in facts]
+    needed = ("size", "mean", "std") if net is not None else ("mean", "std")
+    lacking = [f"{key}=" for key in needed if key not in facts]
     if lacking:
         raise ConfigError(
-            f"how images are prepared for {spec!r} is not known; say it with"
-            f" {' and '.join(lacking)} (such as --size 224 --mean 0.485,0.456,0.406"
-            " --std 0.229,0.224,0.225), as in training: other values cost accuracy"
+            f"how images are preprocessed for {spec!r} is not known; give {' and '.join(lacking)}"
+            " (such as size=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)), as in"
+            " training: other values cost accuracy"
         )
     if facts["fit"] != "crop":
         facts.pop("crop_ratio", None)
     elif origins.get("crop_ratio") == TIMM:  # timm rounds the short side down
         facts["crop_ratio"] = facts["size"] / int(facts["size"] / facts["crop_ratio"] + 1e-6)
     found = Preprocessing(**facts, origin=_origin(origins))
-    attach_preprocessing(net, found)
+    if net is not None:
+        attach_preprocessing(net, found)
     return found
 
 
 def _origin(origins: Mapping[str, str]) -> str:
     """ "the card", or "size: as given; fit, mean, std: the card"."""
     by: dict[str, list[str]] = {}
-    for key in _SHOWN:
+    for key in (key for key in _SHOWN if key in origins):
         by.setdefault(origins[key], []).append(key)
     if len(by) == 1:
         return next(iter(by))

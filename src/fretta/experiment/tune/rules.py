@@ -12,9 +12,9 @@ from ...data import EXTRA_CORRUPTIONS, Dataset, dataset_options
 from ...data.datasets import check_name
 from ...data.order import Order
 from ...errors import FrettaError, SuiteError
+from ..case import open_data
 from ..records import Record
-from ..run import open_data
-from ..suite import Case, Suite
+from ..suite import CaseEntry, Suite
 from .values import Rule
 
 Root = str | os.PathLike[str] | None
@@ -36,14 +36,14 @@ def judged(suite: Suite, rule: Rule, root: Root) -> tuple[Suite, tuple[str, ...]
     return suite, tuple(f"{case.name}: all its domains" for case in suite.cases)
 
 
-def _opened(case: Case, data: dict[str, Any], suite: str, root: Root) -> Dataset:
+def _opened(case: CaseEntry, data: dict[str, Any], suite: str, root: Root) -> Dataset:
     try:
         return open_data(data, None if root is None else os.fspath(root))
     except FrettaError as error:
         raise SuiteError(f"suite {suite!r}, case {case.name!r}: {error}") from error
 
 
-def _first_domain(suite: Suite, root: Root) -> tuple[Case, list[str]]:
+def _first_domain(suite: Suite, root: Root) -> tuple[CaseEntry, list[str]]:
     """The first case of the suite, cut to the first domain of its stream.
 
     What comes before a domain in a stream decides its accuracy, what comes after does not: the
@@ -72,7 +72,7 @@ def _first_domain(suite: Suite, root: Root) -> tuple[Case, list[str]]:
     return replace(case, protocol={**case.protocol, "domains": first}), first
 
 
-def _extra(case: Case, suite: str, root: Root) -> Case:
+def _extra(case: CaseEntry, suite: str, root: Root) -> CaseEntry:
     """The same clean images under the four corruptions that the benchmark holds out."""
     where = f"suite {suite!r}, case {case.name!r}"
     shown = {domain.corruption for domain in _opened(case, case.data, suite, root).domains}

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from ..adapter import Adapter
 from ..errors import ConfigError
-from ..methods import Source
-from ..models import card_of
-from ..models.preprocessing import Preprocessing
+from .cards import card_of
 
 LARGEST = 1 << 24  # bytes of a label file
 
@@ -44,14 +40,6 @@ class Labels:
                 if found.setdefault(key, number) != number:
                     twice.add(key)
         return {key: number for key, number in found.items() if key not in twice}
-
-
-def count_classes(net: nn.Module, how: Preprocessing) -> int:
-    """How many outputs the model has, seen on two gray images."""
-    size = how.size or 224
-    gray = torch.full((2, 3, size, size), 127, dtype=torch.uint8)
-    device = next((p.device for p in net.parameters()), torch.device("cpu"))
-    return Adapter(net, Source(), inplace=True)(how.apply(gray, device)).shape[1]
 
 
 def find_labels(net: nn.Module, classes: int, file: Path | None) -> Labels:

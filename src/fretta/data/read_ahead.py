@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..data.images import decode
 from ..errors import DataError
 from ..models.preprocessing import Decoding
+from .images import decode
 from .listing import shown
 
 AHEAD = 2  # batches that wait decoded

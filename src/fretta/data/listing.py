@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..data.images import EXTENSIONS
 from ..errors import DataError
+from .images import EXTENSIONS
 
 SUFFIXES = (*EXTENSIONS, ".gif")
 
