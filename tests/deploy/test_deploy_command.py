@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deploy_nets import save_images
+from deploy_nets import ENVIRONMENT, save_images
 from typer.testing import CliRunner
 
 from fretta.cli import app
@@ -85,14 +85,13 @@ FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
 def start(plan: AdaptOptions, *more: str) -> subprocess.Popen[str]:
-    here = str(Path(__file__).parent)
     return subprocess.Popen(
         [sys.executable, "-m", "fretta.cli", *words(plan, "--checkpoint", "0", *more)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
     )
 
 
@@ -127,7 +126,7 @@ def test_ended_by_a_signal_and_resumed(plan: Make, images: Path, number: signal.
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 128 + number
-        assert "--resume goes on" in said
+        assert "--resume" in said
         assert "Traceback" not in said
 
     process = start(part, *root, "--resume")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from deploy_nets import NAMES, save_images, tiny
+from deploy_nets import ENVIRONMENT, NAMES, save_images, tiny
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -291,7 +291,7 @@ def test_memory_does_not_grow_with_the_folder(plan: Make, tmp_path: Path, images
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env=ENVIRONMENT,
         )
         seen, peak = map(int, done.stdout.split())
         assert seen == count
