@@ -19,8 +19,8 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, images: Path) -> Callable[..., AdaptOptions]:
-    """plan(**changes): eight images per batch, the tiny model."""
+def options(tmp_path: Path, images: Path) -> Callable[..., AdaptOptions]:
+    """options(**changes): eight images per batch, the tiny model."""
     weights = tmp_path / "tiny.safetensors"
     write_weights(weights)
     (tmp_path / "labels.txt").write_text("\n".join(NAMES) + "\n")

@@ -18,11 +18,11 @@ DRIVER = shutil.which("chromedriver")
 
 @pytest.mark.browser
 @pytest.mark.skipif(not (CHROME and DRIVER), reason="no Chromium here: the page is NOT tested")
-def test_the_summary_on_screens(plan: Callable[..., AdaptOptions], tmp_path: Path) -> None:
+def test_the_summary_on_screens(options: Callable[..., AdaptOptions], tmp_path: Path) -> None:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    adapt_images(plan(hyperparameters={"lr": 30.0}))
+    adapt_images(options(hyperparameters={"lr": 30.0}))
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROME)
     for argument in (

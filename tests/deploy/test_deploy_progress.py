@@ -44,29 +44,29 @@ def test_the_time_left_includes_the_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert run.left == 0
 
 
-def test_every_phase_is_told(plan: Make) -> None:
+def test_every_phase_is_told(options: Make) -> None:
     told: list[tuple[str, int, int | None]] = []
-    adapt_images(plan(), on_progress=lambda p: told.append((p.phase, p.done, p.total)))
+    adapt_images(options(), on_progress=lambda p: told.append((p.phase, p.done, p.total)))
     assert list(dict.fromkeys(phase for phase, _, _ in told)) == [ADAPTING, STATISTICS, CHECK]
     ends = {phase: (done, total) for phase, done, total in told}
     assert ends == {ADAPTING: (44, 44), STATISTICS: (16, 16), CHECK: (44, 44)}
 
 
-def test_lines_where_there_is_no_terminal(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_where_there_is_no_terminal(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt, "EVERY", 0.0)
-    done = CliRunner().invoke(app, words(plan()), catch_exceptions=False)
+    done = CliRunner().invoke(app, words(options()), catch_exceptions=False)
     assert "adapting: 8 of 44 images" in done.output
     assert "statistics for the weights: 16 of 16 images" in done.output
     assert "checking the weights: 44 of 44 images" in done.output
     assert " left" in done.output
 
 
-def test_a_bar_on_a_terminal(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_on_a_terminal(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
     monkeypatch.setattr(adapt, "console", console)
     with adapt._progress() as show:
-        adapt_images(plan(), on_progress=show.progress)
+        adapt_images(options(), on_progress=show.progress)
         show.bar.refresh()  # type: ignore[union-attr]
     assert "checking the weights" in screen.getvalue()
     assert "44 of 44 images" in screen.getvalue()
@@ -90,10 +90,10 @@ def test_little_agreement_is_explained(exported: WeightsCheck, seen: int, expect
         assert ("80.0 %, the adapter's 82.0 %" in str(exported)) == (exported.accuracy is not None)
 
 
-def test_the_page_explains_it_too(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_explains_it_too(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fretta.deploy.result.AGREES", 1.01)
-    outcome = adapt_images(plan())
-    assert outcome.weights is not None
-    page = (plan().out / "summary.html").read_text()
+    result = adapt_images(options())
+    assert result.weights is not None
+    page = (options().out / "summary.html").read_text()
     assert "16 images; the adapter uses those of each batch" in page
     assert "--statistics 64" in page

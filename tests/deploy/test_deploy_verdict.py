@@ -28,44 +28,38 @@ def classes(tmp_path: Path) -> Path:
     return tmp_path / "classes"
 
 
-def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
-    return adapt_images(plan, **options)
-
-
 def estimated(low: float, high: float, **more: Any) -> Estimate:
     helps = True if low > 0 else False if high < 0 else None
     values = {"source": 0.5, "adapted": 0.6, "change": (low + high) / 2, "samples": 512}
     return Estimate(**{**values, "disagreement": 0.5, **more}, low=low, high=high, helps=helps)
 
 
-def test_labels_have_the_last_word(plan: Make, classes: Path, tmp_path: Path) -> None:
-    outcome = run(plan(data=str(classes)))
-    t, measured = outcome.counts, outcome.measured
+def test_labels_have_the_last_word(options: Make, classes: Path, tmp_path: Path) -> None:
+    result = adapt_images(options(data=str(classes)))
+    t, measured = result.counts, result.measured
     assert measured is not None
     assert measured.images == sum(t.labeled) == 40
-    assert measured.change == pytest.approx(
-        (outcome.accuracy or 0) - (outcome.source_accuracy or 0)
-    )
+    assert measured.change == pytest.approx((result.accuracy or 0) - (result.source_accuracy or 0))
     assert t.gained - t.lost == sum(t.right) - sum(t.source_right)
     assert t.labeled == [10] * 4
-    first, second = outcome.verdict_lines()
+    first, second = result.verdict_lines()
     assert "(measured)" in first
     assert second.startswith("without labels the estimate is")
-    result = json.loads((tmp_path / "out" / "settings.json").read_text())["result"]
-    assert result["measured"]["gained"] == t.gained
-    assert result["verdict"] == outcome.verdict
+    saved = json.loads((tmp_path / "out" / "settings.json").read_text())["result"]
+    assert saved["measured"]["gained"] == t.gained
+    assert saved["verdict"] == result.verdict
     page = unescape((tmp_path / "out" / "summary.html").read_text())
     assert first[1:] in page
     assert page.index("(measured)") < page.index("ithout labels the estimate is")
     assert "Accuracy by class" in page
 
 
-def test_counts_of_pairs_are_resumed(plan: Make, classes: Path) -> None:
-    whole = run(plan(data=str(classes)))
+def test_counts_of_pairs_are_resumed(options: Make, classes: Path) -> None:
+    full = adapt_images(options(data=str(classes)))
     batches: list[int] = []
-    parts = plan(data=str(classes), out=plan().out / "parts")
-    run(parts, on_batch=lambda t: batches.append(1), stopped=lambda: len(batches) >= 2)
-    assert run(parts, resume=True).counts == whole.counts
+    parts = options(data=str(classes), out=options().out / "parts")
+    adapt_images(parts, on_batch=lambda t: batches.append(1), stopped=lambda: len(batches) >= 2)
+    assert adapt_images(parts, resume=True).counts == full.counts
 
 
 def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
@@ -84,48 +78,50 @@ def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
 def test_uneven_classes(tmp_path: Path) -> None:
     counts = Counts([4096, 0], [512, 0], [0, 0], [0, 0], [0, 0], changed=256)
     found = estimated(-0.5, 0.4, uneven=Dominant(1, 0.78))
-    outcome = AdaptResult(tmp_path, True, counts, estimate=found, class_names=["dog", "cat"])
-    (line,) = outcome.verdict_lines()
+    result = AdaptResult(tmp_path, True, counts, estimate=found, class_names=["dog", "cat"])
+    (line,) = result.verdict_lines()
     assert "cannot tell: classes look uneven (78 % predicted 'cat')" in line
     assert "--prior" in line
-    assert outcome.to_json()["verdict"] == "cannot tell"
-    assert "78 % predicted 'cat'" in outcome.to_json()["reason"]
+    assert result.to_json()["verdict"] == "cannot tell"
+    assert "78 % predicted 'cat'" in result.to_json()["reason"]
 
 
-def test_few_images_say_nothing(plan: Make) -> None:
-    outcome = run(plan())
-    assert outcome.estimate is not None
-    assert outcome.estimate.samples < FEW
-    assert outcome.verdict == "cannot tell"
-    assert "too few" in outcome.verdict_lines()[0]
+def test_few_images_say_nothing(options: Make) -> None:
+    result = adapt_images(options())
+    assert result.estimate is not None
+    assert result.estimate.samples < FEW
+    assert result.verdict == "cannot tell"
+    assert "too few" in result.verdict_lines()[0]
 
 
-def test_the_source_model_predicted(plan: Make, classes: Path, monkeypatch: Any) -> None:
-    outcome = run(plan(method="source", hyperparameters={}, compare_source=True))
-    assert outcome.verdict == "source"
-    assert outcome.verdict_lines() == ["the source model predicted: nothing was adapted"]
-    page = unescape((plan().out / "summary.html").read_text())
+def test_the_source_model_predicted(options: Make, classes: Path, monkeypatch: Any) -> None:
+    result = adapt_images(options(method="source", hyperparameters={}, compare_source=True))
+    assert result.verdict == "source"
+    assert result.verdict_lines() == ["the source model predicted: nothing was adapted"]
+    page = unescape((options().out / "summary.html").read_text())
     assert "The source model predicted" in page
     assert "cannot tell" not in page
-    labeled = run(plan(method="source", hyperparameters={}, data=str(classes)), force=True)
+    labeled = adapt_images(
+        options(method="source", hyperparameters={}, data=str(classes)), force=True
+    )
     assert labeled.verdict == "source"
     # a guard that does not let the adapted model predict
     monkeypatch.setattr("fretta.adapter.Adapter.safe", property(lambda self: True))
     still = {"method": "bn", "hyperparameters": {"alpha": 0.0}}
-    kept = run(plan(**still, compare_source=True), force=True)
+    kept = adapt_images(options(**still, compare_source=True), force=True)
     assert kept.verdict == "source"
     assert "guard" in kept.verdict_lines()[0]
 
 
-def test_the_prior_reaches_the_estimate(plan: Make, tmp_path: Path) -> None:
-    outcome = run(plan(prior={"cat": 0.7}, compare_source=True))
-    without = run(plan(compare_source=True), force=True)
-    assert outcome.estimate is not None
+def test_the_prior_reaches_the_estimate(options: Make, tmp_path: Path) -> None:
+    result = adapt_images(options(prior={"cat": 0.7}, compare_source=True))
+    without = adapt_images(options(compare_source=True), force=True)
+    assert result.estimate is not None
     assert without.estimate is not None
-    assert outcome.estimate.source != without.estimate.source
-    assert outcome.estimate.uneven is None
+    assert result.estimate.source != without.estimate.source
+    assert result.estimate.uneven is None
     with pytest.raises(ConfigError, match=r"does not have: kat .did you mean 'cat'"):
-        run(plan(prior={"kat": 0.7}), force=True)
+        adapt_images(options(prior={"kat": 0.7}), force=True)
     line = ["adapt", "--model", "digits", "--data", str(tmp_path), "--out", str(tmp_path / "x")]
     done = CliRunner().invoke(app, [*line, "--prior", "cat"])
     assert isinstance(done.exception, ConfigError)

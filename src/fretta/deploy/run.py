@@ -62,7 +62,7 @@ def adapt_images(
 ) -> AdaptResult:
     """Adapt along the images and write everything into the folder `options.out`.
 
-    stopped      asked between batches; True ends the run cleanly, to be resumed
+    stopped      called between batches; True ends the run cleanly, to be resumed
     on_start     called once with what was found; on_batch after every batch with the counts
     on_progress  called whenever some images are done, adapting or writing the weights
     on_note      called with every warning and note, once each
