@@ -13,26 +13,34 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deploy_nets import save_images
+from deploy_nets import ENVIRONMENT, save_images
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.deploy import Plan, Session
+from fretta.deploy import AdaptOptions, adapt_images
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
-def words(plan: Plan, *more: str) -> list[str]:
+def words(options: AdaptOptions, *more: str) -> list[str]:
     return [
-        *("adapt", "--model", plan.model, "--weights", str(plan.weights), "--data", plan.data),
-        *("--out", str(plan.out), "--method", plan.method, "--labels", str(plan.labels)),
+        *(
+            "adapt",
+            "--model",
+            options.model,
+            "--weights",
+            str(options.weights),
+            "--data",
+            options.data,
+        ),
+        *("--out", str(options.out), "--method", options.method, "--labels", str(options.labels)),
         *("--size", "16", "--mean", "0.5,0.5,0.5", "--std", "0.25,0.25,0.25"),
         *("--batch-size", "8", "--set", "lr=0.01", "--device", "cpu", "--statistics", "16", *more),
     ]
 
 
-def test_a_folder(plan: Make) -> None:
-    done = CliRunner().invoke(app, words(plan()), catch_exceptions=False)
+def test_a_folder(options: Make) -> None:
+    done = CliRunner().invoke(app, words(options()), catch_exceptions=False)
     assert done.exit_code == 0
     assert "44 images in 6 batches" in done.output
     assert "labels  the file labels.txt" in done.output
@@ -40,11 +48,11 @@ def test_a_folder(plan: Make) -> None:
     assert re.search(
         r"the written weights give the same label .* on \d+\.\d % of 44 images", done.output
     )
-    assert (plan().out / "summary.html").is_file()
+    assert (options().out / "summary.html").is_file()
 
 
-def test_a_model_that_returns_a_dict(plan: Make, tmp_path: Path) -> None:
-    expected, found = plan(), plan(model="deploy_nets:named", out=tmp_path / "named")
+def test_a_model_that_returns_a_dict(options: Make, tmp_path: Path) -> None:
+    expected, found = options(), options(model="deploy_nets:named", out=tmp_path / "named")
     for one in (expected, found):
         done = CliRunner().invoke(app, words(one), catch_exceptions=False)
         assert done.exit_code == 0
@@ -55,20 +63,20 @@ def test_a_model_that_returns_a_dict(plan: Make, tmp_path: Path) -> None:
     assert "head      8 (16 features)" in CliRunner().invoke(app, line).output
 
 
-def test_paths_from_a_pipe(plan: Make, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_from_a_pipe(options: Make, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(images)
     names = "\n".join(sorted(os.listdir(images))[:10])
-    done = CliRunner().invoke(app, words(plan(data="-")), input=names, catch_exceptions=False)
+    done = CliRunner().invoke(app, words(options(data="-")), input=names, catch_exceptions=False)
     assert "10 images in 2 batches" in done.output
     assert done.exit_code == 0
-    other = plan(data="-", out=plan().out / "b")
+    other = options(data="-", out=options().out / "b")
     with pytest.raises(Exception, match="lies outside"):
         CliRunner().invoke(app, words(other), input="../x.png", catch_exceptions=False)
 
 
-def test_both_resume_and_force_is_a_mistake(plan: Make) -> None:
+def test_both_resume_and_force_is_a_mistake(options: Make) -> None:
     with pytest.raises(Exception, match="give one of them"):
-        CliRunner().invoke(app, words(plan(), "--resume", "--force"), catch_exceptions=False)
+        CliRunner().invoke(app, words(options(), "--resume", "--force"), catch_exceptions=False)
 
 
 def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
@@ -84,15 +92,14 @@ def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
 FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
-def start(plan: Plan, *more: str) -> subprocess.Popen[str]:
-    here = str(Path(__file__).parent)
+def start(options: AdaptOptions, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "fretta.cli", *words(plan, "--checkpoint", "0", *more)],
+        [sys.executable, "-m", "fretta.cli", *words(options, "--checkpoint", "0", *more)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+        env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
     )
 
 
@@ -109,12 +116,12 @@ def until_rows(process: subprocess.Popen[str], out: Path, rows: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_ended_by_a_signal_and_resumed(plan: Make, images: Path, number: signal.Signals) -> None:
+def test_ended_by_a_signal_and_resumed(options: Make, images: Path, number: signal.Signals) -> None:
     """Paths come through a pipe, so the process is known to be at work when it is ended."""
     names = [f"{name}\n" for name in sorted(os.listdir(images))]
-    whole, part = (plan(data="-", root=images, out=images.parent / n) for n in ("whole", "part"))
+    full, part = (options(data="-", root=images, out=images.parent / n) for n in ("full", "part"))
     root = ["--root", str(images)]
-    Session(whole, stdin=io.BytesIO("".join(names).encode())).run()
+    adapt_images(full, stdin=io.BytesIO("".join(names).encode()))
 
     process = start(part, *root)
     assert process.stdin is not None
@@ -122,17 +129,17 @@ def test_ended_by_a_signal_and_resumed(plan: Make, images: Path, number: signal.
     process.stdin.flush()
     until_rows(process, part.out, 16)
     process.send_signal(number)  # it waits for the rest of the third batch
-    said = process.communicate()[0]
+    message = process.communicate()[0]
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 128 + number
-        assert "--resume goes on" in said
-        assert "Traceback" not in said
+        assert "--resume" in message
+        assert "Traceback" not in message
 
     process = start(part, *root, "--resume")
-    said = process.communicate("".join(names))[0]
-    assert process.returncode == 0, said
-    assert "resumed after" in said
+    message = process.communicate("".join(names))[0]
+    assert process.returncode == 0, message
+    assert "resumed after" in message
     for name in FILES:
-        assert (part.out / name).read_bytes() == (whole.out / name).read_bytes()
+        assert (part.out / name).read_bytes() == (full.out / name).read_bytes()

@@ -12,20 +12,16 @@ from typing import Any
 import pytest
 from deploy_nets import save_images
 
-from fretta.deploy import Outcome, Plan, Session
-from fretta.deploy.tally import Tally
+from fretta.deploy import AdaptOptions, adapt_images
+from fretta.deploy.result import Counts
 from fretta.errors import StoreError
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
 def content(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in FILES]
-
-
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
 
 
 @pytest.mark.parametrize(
@@ -39,72 +35,72 @@ def run(plan: Plan, **options: Any) -> Outcome:
         {"hyperparameters": {"lr": 30.0}},  # the guard has much to do
     ],
 )
-def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: Any) -> None:
+def test_what_kill_leaves_behind_goes_on(options: Make, tmp_path: Path, changes: Any) -> None:
     """A copy of the folder between two batches is what kill -9 leaves."""
 
-    def copy(tally: Tally) -> None:
-        if tally.batches in (2, 4):
-            shutil.copytree(tmp_path / "out", tmp_path / f"killed{tally.batches}")
+    def copy(counts: Counts) -> None:
+        if counts.batches in (2, 4):
+            shutil.copytree(tmp_path / "out", tmp_path / f"killed{counts.batches}")
 
     seconds = {"checkpoint_seconds": 0.0}
-    whole = run(plan(**changes, **seconds), on_batch=copy)
-    assert whole.complete
+    full = adapt_images(options(**changes, **seconds), on_batch=copy)
+    assert full.complete
     expected = content(tmp_path / "out")
     for at in (2, 4):
         out = tmp_path / f"killed{at}"
         assert (out / "predictions.csv").read_bytes().count(b"\n") == 8 * at + 1
         (out / ".lock").unlink()
-        outcome = run(plan(**changes, out=out), resume=True)
-        assert outcome.resumed_at == at - 1  # the copy was made before its checkpoint
+        result = adapt_images(options(**changes, out=out), resume=True)
+        assert result.resumed_at == at - 1  # the copy was made before its checkpoint
         assert content(out) == expected
-        assert outcome.estimate == whole.estimate
-        assert outcome.tally == whole.tally
+        assert result.estimate == full.estimate
+        assert result.counts == full.counts
         assert not (out / "checkpoint.pt").exists()
 
 
-def test_killed_before_the_first_checkpoint(plan: Make, tmp_path: Path) -> None:
-    def copy(tally: Tally) -> None:
-        if tally.batches == 2:
+def test_killed_before_the_first_checkpoint(options: Make, tmp_path: Path) -> None:
+    def copy(counts: Counts) -> None:
+        if counts.batches == 2:
             shutil.copytree(tmp_path / "out", tmp_path / "killed")
 
-    run(plan(), on_batch=copy)
+    adapt_images(options(), on_batch=copy)
     assert not (tmp_path / "killed" / "checkpoint.pt").exists()
     (tmp_path / "killed" / ".lock").unlink()
-    run(plan(out=tmp_path / "killed"), resume=True)
+    adapt_images(options(out=tmp_path / "killed"), resume=True)
     assert content(tmp_path / "killed") == content(tmp_path / "out")
 
 
-def test_stopping_writes_everything_and_resumes(plan: Make, tmp_path: Path) -> None:
-    run(plan(out=tmp_path / "whole"))
+def test_stopping_writes_everything_and_resumes(options: Make, tmp_path: Path) -> None:
+    adapt_images(options(out=tmp_path / "full"))
     batches: list[int] = []
-    outcome = run(
-        plan(), on_batch=lambda t: batches.append(t.batches), stopped=lambda: len(batches) >= 2
+    result = adapt_images(
+        options(), on_batch=lambda t: batches.append(t.batches), stopped=lambda: len(batches) >= 2
     )
-    assert not outcome.complete
+    assert not result.complete
     assert batches == [1, 2]
     assert "interrupted" in (tmp_path / "out" / "summary.html").read_text()
     assert (tmp_path / "out" / "adapted.safetensors").is_file()
-    assert run(plan(), resume=True).complete
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert adapt_images(options(), resume=True).complete
+    assert content(tmp_path / "out") == content(tmp_path / "full")
 
 
-def test_an_error_keeps_what_was_done(plan: Make, tmp_path: Path) -> None:
-    run(plan(out=tmp_path / "whole"))
+def test_an_error_keeps_what_was_done(options: Make, tmp_path: Path) -> None:
+    adapt_images(options(out=tmp_path / "full"))
 
-    def fail(tally: Tally) -> None:
-        if tally.batches == 3:
+    def fail(counts: Counts) -> None:
+        if counts.batches == 3:
             raise RuntimeError("lightning")
 
     with pytest.raises(RuntimeError, match="lightning"):
-        run(plan(), on_batch=fail)
-    outcome = run(plan(), resume=True)
-    assert outcome.resumed_at == 3
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
+        adapt_images(options(), on_batch=fail)
+    result = adapt_images(options(), resume=True)
+    assert result.resumed_at == 3
+    assert content(tmp_path / "out") == content(tmp_path / "full")
 
 
 def stopped_run(make: Make, **changes: Any) -> None:
     batches: list[int] = []
-    run(
+    adapt_images(
         make(**changes),
         on_batch=lambda t: batches.append(1),
         stopped=lambda: len(batches) >= 2,
@@ -112,7 +108,7 @@ def stopped_run(make: Make, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"method": "eta", "hyperparameters": {}}, "method: 'tent', now 'eta'"),
         ({"hyperparameters": {"lr": 0.02}}, "hyperparameters"),
@@ -122,107 +118,109 @@ def stopped_run(make: Make, **changes: Any) -> None:
         ({"prior": {"ant": 0.5}}, "prior: None, now {'ant': 0.5}"),
     ],
 )
-def test_other_settings_are_refused(plan: Make, changes: Any, said: str) -> None:
-    stopped_run(plan)
-    with pytest.raises(StoreError, match="begun with other settings") as error:
-        run(plan(**changes), resume=True)
-    assert said in str(error.value)
-    assert run(plan(workers=1), resume=True).complete  # how fast is free
+def test_other_settings_are_refused(options: Make, changes: Any, message: str) -> None:
+    stopped_run(options)
+    with pytest.raises(StoreError, match="began with other settings") as error:
+        adapt_images(options(**changes), resume=True)
+    assert message in str(error.value)
+    assert adapt_images(options(workers=1), resume=True).complete  # how fast is free
 
 
-def test_other_files_or_weights_are_refused(plan: Make, images: Path) -> None:
-    stopped_run(plan)
+def test_other_files_or_weights_are_refused(options: Make, images: Path) -> None:
+    stopped_run(options)
     shutil.copy(images / "000.png", images / "new.png")
     with pytest.raises(StoreError, match="count: 44, now 45"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
     (images / "new.png").unlink()
     (images / "000.png").rename(images / "0.png")
     with pytest.raises(StoreError, match="files"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
     (images / "0.png").rename(images / "000.png")
-    weights = Path(str(plan().weights))
+    weights = Path(str(options().weights))
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
     with pytest.raises(StoreError, match="weights"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
 
 
-def test_paths_from_a_stream_resume_if_they_come_again(plan: Make, images: Path) -> None:
+def test_paths_from_a_stream_resume_if_they_come_again(options: Make, images: Path) -> None:
     names = "\n".join(sorted(p.name for p in images.iterdir())).encode()
-    whole = plan(data="-", root=images, out=images.parent / "whole")
-    run(whole, stdin=io.BytesIO(names))
-    part = plan(data="-", root=images)
+    full = options(data="-", root=images, out=images.parent / "full")
+    adapt_images(full, stdin=io.BytesIO(names))
+    part = options(data="-", root=images)
     batches: list[int] = []
-    run(
+    adapt_images(
         part,
         stdin=io.BytesIO(names),
         on_batch=lambda t: batches.append(1),
         stopped=lambda: len(batches) >= 2,
     )
     with pytest.raises(StoreError, match="the 16 paths before the checkpoint are not those"):
-        run(part, resume=True, stdin=io.BytesIO(names[4:]))
-    run(part, resume=True, stdin=io.BytesIO(names))
-    assert content(part.out) == content(whole.out)
+        adapt_images(part, resume=True, stdin=io.BytesIO(names[4:]))
+    adapt_images(part, resume=True, stdin=io.BytesIO(names))
+    assert content(part.out) == content(full.out)
 
 
-def test_nothing_is_overwritten(plan: Make, tmp_path: Path) -> None:
-    run(plan())
+def test_nothing_is_overwritten(options: Make, tmp_path: Path) -> None:
+    adapt_images(options())
     with pytest.raises(StoreError, match=r"is not empty .*--resume.*--force"):
-        run(plan())
+        adapt_images(options())
     with pytest.raises(StoreError, match="is complete: there is nothing to resume"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
     (tmp_path / "out" / "mine.txt").write_text("keep me")
     before = content(tmp_path / "out")
-    run(plan(), force=True)
+    adapt_images(options(), force=True)
     assert content(tmp_path / "out") == before
     assert (tmp_path / "out" / "mine.txt").read_text() == "keep me"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
     with pytest.raises(StoreError, match="holds no run to resume"):
-        run(plan(out=tmp_path / "other"), resume=True)
+        adapt_images(options(out=tmp_path / "other"), resume=True)
 
 
-def test_a_mistake_leaves_an_earlier_run_alone(plan: Make, tmp_path: Path) -> None:
-    run(plan())
+def test_a_mistake_leaves_an_earlier_run_alone(options: Make, tmp_path: Path) -> None:
+    adapt_images(options())
     before = content(tmp_path / "out")
     with pytest.raises(Exception, match="does not fit"):
-        run(plan(num_classes=None, model="deploy_nets:gray", mean=(0.5,), std=(0.5,)), force=True)
+        adapt_images(
+            options(num_classes=None, model="deploy_nets:gray", mean=(0.5,), std=(0.5,)), force=True
+        )
     assert content(tmp_path / "out") == before
 
 
-def test_one_run_at_a_time(plan: Make) -> None:
-    def second(tally: Tally) -> None:
+def test_one_run_at_a_time(options: Make) -> None:
+    def second(counts: Counts) -> None:
         with pytest.raises(StoreError, match="another run is writing"):
-            run(plan(), resume=True)
+            adapt_images(options(), resume=True)
 
-    run(plan(), on_batch=second)
+    adapt_images(options(), on_batch=second)
 
 
-def test_a_damaged_checkpoint_is_named(plan: Make, tmp_path: Path) -> None:
-    stopped_run(plan)
+def test_a_damaged_checkpoint_is_named(options: Make, tmp_path: Path) -> None:
+    stopped_run(options)
     (tmp_path / "out" / "checkpoint.pt").write_bytes(b"junk")
     with pytest.raises(StoreError, match=r"checkpoint.* cannot be read"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
 
 
-def test_a_shortened_table_is_noticed(plan: Make, tmp_path: Path) -> None:
-    stopped_run(plan)
+def test_a_shortened_table_is_noticed(options: Make, tmp_path: Path) -> None:
+    stopped_run(options)
     (tmp_path / "out" / "predictions.csv").write_bytes(b"path\n")
     with pytest.raises(StoreError, match="was changed or cut"):
-        run(plan(), resume=True)
+        adapt_images(options(), resume=True)
 
 
-def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
+def test_the_order_of_folders(options: Make, tmp_path: Path) -> None:
     for name in ("ant", "bee"):
         save_images(tmp_path / "classes" / name, 9)
     data = str(tmp_path / "classes")
-    outcome = run(plan(data=data))
+    result = adapt_images(options(data=data))
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     paths = [row.split(",")[0] for row in rows]
     assert paths != sorted(paths)
-    assert any("shuffled (seed 0)" in text for text in outcome.remarks)
-    assert outcome.tally.labeled == 18
-    assert outcome.tally.source_labeled == 18  # all, since the classes are known
-    run(plan(data=data, shuffle=False), force=True)
+    assert any("shuffled (seed 0)" in text for text in result.notes)
+    assert sum(result.counts.labeled) == 18
+    assert result.counts.compared == 18  # all, since the classes are known
+    adapt_images(options(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)
 
@@ -232,10 +230,11 @@ def test_a_batch_cut_off_by_a_stop_is_not_taken(images: Path) -> None:
     import threading
 
     from fretta.data.images import Decoding
-    from fretta.deploy.feed import Feed
+    from fretta.data.read_ahead import read_ahead
 
     names = sorted(os.listdir(images))[:3]
     asked = iter([False, True])  # before waiting, and once something came
-    with Feed([names], lambda n: images / n, Decoding(16), 1, threading.Event()) as feed:
-        assert feed.take(lambda: next(asked)) is None
-        assert not feed.ended
+    batches = read_ahead(
+        [names], lambda n: images / n, Decoding(16), 1, threading.Event(), lambda: next(asked)
+    )
+    assert list(batches) == []

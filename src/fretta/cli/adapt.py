@@ -31,8 +31,8 @@ from .specs import (
 from .words import in_options
 
 if TYPE_CHECKING:
-    from ..deploy import Outcome
-    from ..deploy.pace import Pace
+    from ..deploy import AdaptResult
+    from ..deploy.progress import Progress as RunProgress
 
 EVERY = 10.0  # seconds between lines where there is no terminal
 
@@ -116,12 +116,12 @@ def adapt(
     checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
-    from ..deploy import Plan, Session
+    from ..deploy import AdaptOptions, adapt_images
     from ..estimate.prior import read_prior
 
     if resume and force:
         raise ConfigError("--resume goes on and --force starts anew; give one of them")
-    plan = Plan(
+    options = AdaptOptions(
         model=model,
         data=data,
         out=out,
@@ -155,18 +155,17 @@ def adapt(
         checkpoint_seconds=checkpoint,
     )
     with _signals() as received, _progress() as show:
-        session = Session(
-            plan,
+        result = adapt_images(
+            options,
             resume=resume,
             force=force,
             stopped=lambda: bool(received),
             on_start=show.start,
             on_progress=show.progress,
-            on_remark=lambda text: say(f"note: {in_options(text, ['adapt'])}"),
+            on_note=lambda text: say(f"note: {in_options(text, ['adapt'])}"),
         )
-        outcome = session.run()
-    _tell(outcome)
-    if received and not outcome.complete:
+    _tell(result)
+    if received and not result.complete:
         raise typer.Exit(128 + received[0])
 
 
@@ -200,15 +199,15 @@ class _Show:
         self.bar, self.task = bar, None if bar is None else bar.add_task("", total=None, facts="")
         self.told = time.monotonic()
 
-    def start(self, opened: Any, tally: Any) -> None:
-        say(f"model   {opened.spec}, {len(opened.labels.names):,} classes")
-        say(f"labels  {opened.labels.origin}")
-        say(f"images  {opened.preprocessing.text()}")
-        if tally.files:
-            say(f"resumed after {tally.files:,} images")
+    def start(self, setup: Any, counts: Any) -> None:
+        say(f"model   {setup.case.spec}, {len(setup.case.labels.names):,} classes")
+        say(f"labels  {setup.case.labels.origin}")
+        say(f"images  {setup.case.preprocessing.text()}")
+        if counts.files:
+            say(f"resumed after {counts.files:,} images")
         self.told = time.monotonic()
 
-    def progress(self, pace: Pace) -> None:
+    def progress(self, pace: RunProgress) -> None:
         of = "" if pace.total is None else f" of {pace.total:,}"
         left = "" if pace.left is None else f", {duration(pace.left)} left"
         facts = f"{pace.done:,}{of} images, {pace.rate:.3g}/s{left}"
@@ -242,27 +241,26 @@ def _progress() -> Iterator[_Show]:
         yield _Show(bar)
 
 
-def _tell(outcome: Outcome) -> None:
-    from ..deploy.html import percent
+def _tell(result: AdaptResult) -> None:
+    from ..deploy.page import percent
 
-    t = outcome.tally
-    left_out = f", {t.unreadable:,} files unreadable" if t.unreadable else ""
-    batches = f"{t.batches:,} batch" + ("" if t.batches == 1 else "es")
-    say(f"\n{t.images:,} images in {batches}{left_out}")
-    if outcome.accuracy is not None:
-        before, after = percent(outcome.source_accuracy), percent(outcome.accuracy)
+    counts = result.counts
+    left_out = f", {counts.unreadable:,} files unreadable" if counts.unreadable else ""
+    batches = f"{counts.batches:,} batch" + ("" if counts.batches == 1 else "es")
+    say(f"\n{counts.images:,} images in {batches}{left_out}")
+    if result.accuracy is not None:
+        before, after = percent(result.source_accuracy), percent(result.accuracy)
         say(f"accuracy: {before} before, {after} after")
-    if t.compared:
-        say(f"changed: {percent(t.changed / t.compared)} of {t.compared:,} predictions compared")
-    for line in outcome.verdict_lines():
+    if result.changed is not None:
+        say(f"changed: {percent(result.changed)} of {counts.compared:,} predictions compared")
+    for line in result.verdict_lines():
         say(line)
-    done = outcome.exported
-    if done is not None:
-        say(f"the written weights {done.text()}")
-        if done.advice(t.images):
-            say(f"  {done.advice(t.images)}")
-    if not outcome.complete:
-        say("stopped before the end; the same command with --resume goes on")
-    if t.images:
-        weights = ", weights" if done is not None else ""
-        say(f"wrote predictions, health{weights} and {outcome.out / 'summary.html'}")
+    if result.weights is not None:
+        say(f"the written weights {result.weights}")
+        if advice := result.weights.advice(counts.images):
+            say(f"  {advice}")
+    if not result.complete:
+        say("stopped before the end; the same command with --resume continues")
+    if counts.images:
+        weights = ", weights" if result.weights is not None else ""
+        say(f"wrote predictions, health{weights} and {result.out / 'summary.html'}")

@@ -14,7 +14,7 @@ from .app import say
 if TYPE_CHECKING:
     import torch
 
-    from ..estimate.compare import Item
+    from ..experiment.loop import Item
     from ..models.labels import Labels
     from ..models.preprocessing import Preprocessing
 
@@ -52,7 +52,7 @@ def from_data_set(given: Given, how: Preprocessing) -> Images:
     """A data set by its name: domains are judged one by one, and labels are known."""
     from ..data import make_stream, open_dataset
     from ..data.datasets import reading_options
-    from ..estimate.compare import Item
+    from ..experiment.loop import Item
     from ..models.labels import Labels
 
     options = reading_options(given.data, how)
@@ -82,9 +82,9 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
     import torch
 
     from ..data.listing import list_folder, read_list
-    from ..deploy.feed import read_groups, refuse_unreadable
-    from ..estimate.compare import Item
+    from ..data.read_ahead import group, read_ahead
     from ..experiment.case import count_classes
+    from ..experiment.loop import Item
     from ..models.labels import find_labels, truth_of
 
     if given.domain or given.corruption:
@@ -109,18 +109,16 @@ def from_files(given: Given, how: Preprocessing, net: Any) -> Images:
     unreadable: list[tuple[str, str]] = []
 
     def items() -> Iterator[Item]:
-        paths, first = map(listing.path, names), 0
-        for group in read_groups(paths, how.decoding(), given.batch_size, given.workers):
-            mine = names[first : first + len(group.names)]
-            group.names, first = mine, first + len(mine)
+        grouped = group(names, given.batch_size, len(names))
+        for batch in read_ahead(grouped, listing.path, how.decoding(), given.workers):
             if not given.skip_unreadable:
-                refuse_unreadable(group, "repair or remove the file, or give --skip-unreadable")
-            unreadable.extend((mine[i], why) for i, why in sorted(group.unreadable.items()))
-            if not group.kept:
+                batch.check_readable("repair or remove the file, or give --skip-unreadable")
+            unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
+            if not batch.kept:
                 continue
-            folders = [os.path.dirname(mine[i]) for i in group.kept]
+            folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(how.apply(group.pixels, given.device), y)
+            yield Item(how.apply(batch.pixels, given.device), y)
 
     return Images(items(), len(names), labels, unreadable)
 
@@ -130,7 +128,7 @@ def source_images(
 ) -> Callable[[], Iterable[torch.Tensor]]:
     """Source images, read anew for every method that needs some."""
     from ..data.listing import list_folder
-    from ..deploy.feed import read_batches
+    from ..data.read_ahead import read_readable
 
     found = list_folder(folder)
     if not found.names:
@@ -140,8 +138,9 @@ def source_images(
         import numpy as np
 
         order = np.random.RandomState(0).permutation(len(found.names))
-        paths = [found.path(found.names[i]) for i in order]
-        for _, pixels in read_batches(paths, how.decoding(), given.batch_size, given.workers):
+        names = [found.names[i] for i in order]
+        size, workers = given.batch_size, given.workers
+        for _, pixels in read_readable(names, found.path, how.decoding(), size, workers):
             yield how.apply(pixels, given.device)
 
     return images
