@@ -10,7 +10,7 @@ import pytest
 
 import fretta
 from fretta.cli import main
-from fretta.cli.words import in_options
+from fretta.cli.messages import name_options
 from fretta.errors import HeadError, NeedError, SmallBatchWarning
 from nets import build
 
@@ -42,7 +42,7 @@ from nets import build
     ],
 )
 def test_python_words_become_options(command: str, said: str, typed: str) -> None:
-    assert typed in in_options(said, [*command.split(), "--out", "x"])
+    assert typed in name_options(said, [*command.split(), "--out", "x"])
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
