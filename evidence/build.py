@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from fretta.experiment.store import Store
-from fretta.experiment.tune.values import Rule
+from fretta.experiment.tune import Rule
 
 from . import estimates, guards, pages, speed, tables, tuning
 from .claims import claims_table, claims_text

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from fretta.experiment.records import Record
-from fretta.experiment.tune.rules import score
-from fretta.experiment.tune.values import Rule
+from fretta.experiment.tune import Rule, score
 
 from .committed import METHODS, Evidence
 from .tables import DASH, markdown

@@ -194,7 +194,7 @@ def test_one_error_in_python_and_on_the_command_line(tmp_path: Path) -> None:
     )
     assert "--source" in eata.stderr
     assert "source=" not in eata.stderr
-    head = fretta(*["check", "cifar:resnet20", "--size", "32", "--head", "nosuch"])
+    head = fretta("check", "cifar:resnet20", "--size", "32", "--head", "nosuch")
     assert "--head nosuch is not a module" in head.stderr
 
 

@@ -15,9 +15,10 @@ import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaError, ModelError
 from fretta.experiment.analysis import Setting, mechanism, redundancy_under_shift, tsne
-from fretta.experiment.analysis.losses import Losses
-from fretta.experiment.analysis.redundancy import _clustered, means
-from fretta.experiment.analysis.tsne import embed, separation, turned
+from fretta.experiment.analysis.mechanism import Losses
+from fretta.experiment.analysis.redundancy import _clustered, means, shifted_data
+from fretta.experiment.analysis.tsne import embed, rotated, separation
+from fretta.experiment.case import open_data
 
 SMALL = Setting(limit=40, batch_size=16, methods=("source", "bn", "s-fret"))
 
@@ -93,7 +94,7 @@ def test_clean_data_is_severity_0_and_means_are_over_corruptions() -> None:
 
 def test_digits_are_corrupted_with_their_own_constants() -> None:
     """At the severity of the suite, an image is the one of the suite."""
-    ours = SMALL.shifted(["defocus_blur", "fog"], 3)
+    ours = open_data(shifted_data(SMALL.data, ["defocus_blur", "fog"], 3), None)
     suite = open_dataset("digits").only(["defocus_blur", "fog"])
     for a, b in zip(ours.domains, suite.domains, strict=True):
         assert np.array_equal(a.read(np.arange(3)), b.read(np.arange(3)))
@@ -173,7 +174,7 @@ def test_tsne_of_the_same_images() -> None:
 def test_pictures_are_turned_not_bent() -> None:
     flat = embed(np.random.default_rng(0).normal(size=(30, 5)), seed=0)
     angle = np.array([[0.6, 0.8], [0.8, -0.6]])  # a mirror
-    back = turned(flat @ angle, flat)
+    back = rotated(flat @ angle, flat)
     assert back == pytest.approx(flat, abs=1e-9)
 
 

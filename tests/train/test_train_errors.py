@@ -12,7 +12,7 @@ from train_nets import NETS, StopError, stop_at
 
 from fretta.errors import ConfigError, DataError, FrettaWarning, ModelError, WeightsError
 from fretta.experiment.train import TrainConfig, train_source
-from fretta.experiment.train.checkpoint import checkpoint_path
+from fretta.experiment.train.source import checkpoint_path
 from fretta.models import load
 
 
@@ -46,7 +46,7 @@ def test_settings_that_cannot_work(change: dict[str, Any], message: str) -> None
     [
         ({"model": "cifar:resnet7"}, ConfigError, r"no network cifar:resnet7"),
         ({"model": f"{NETS}:fixed_size_net"}, ModelError, "does not take images of 32×32"),
-        ({"model": f"{NETS}:deaf_net"}, ModelError, r"returns \(2, 3\)"),
+        ({"model": f"{NETS}:wrong_head_net"}, ModelError, r"returns \(2, 3\)"),
         ({"device": "cuda:99"}, ConfigError, "device='cuda:99' cannot be used here"),
         ({"device": "toaster"}, ConfigError, "device='toaster'"),
         ({"init": "nowhere.safetensors"}, ConfigError, "is no weights file"),
@@ -62,7 +62,7 @@ def test_runs_that_cannot_work(
     assert not Path(small.out).exists()
 
 
-def test_nothing_is_overwritten_unasked(small: TrainConfig) -> None:
+def test_nothing_is_overwritten_by_default(small: TrainConfig) -> None:
     with pytest.raises(StopError):
         train_source(small, progress=stop_at(20))
     with pytest.raises(ConfigError, match=r"unfinished run; pass resume=True"):
@@ -103,7 +103,7 @@ def test_domain_sets_that_cannot_work(left_out: TrainConfig, stripes: Path) -> N
     assert not Path(left_out.out).exists()
 
 
-def test_a_missing_source_domain_is_said(tmp_path: Path) -> None:
+def test_a_missing_source_domain_is_warned_of(tmp_path: Path) -> None:
     from PIL import Image
 
     for domain in ("photo", "cartoon"):

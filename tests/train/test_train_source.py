@@ -13,9 +13,8 @@ from train_nets import StopError, dropout_net, stop_at
 
 from fretta.errors import ConfigError
 from fretta.experiment.train import Progress, TrainConfig, train_source
-from fretta.experiment.train.checkpoint import checkpoint_path
 from fretta.experiment.train.config import DEFAULTS
-from fretta.experiment.train.loop import learning_rate
+from fretta.experiment.train.source import checkpoint_path, learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
 
@@ -49,7 +48,7 @@ def test_a_quick_run_on_digits(tmp_path: Path) -> None:
 
 def test_resumed_weights_are_those_of_an_undisturbed_run(small: TrainConfig) -> None:
     train_source(small)
-    whole = Path(small.out).read_bytes()
+    complete = Path(small.out).read_bytes()
     other = replace(small, out=Path(small.out).with_name("n.safetensors"))
     for step in (20, 30):  # of 30, checkpoints after 10 and 20; interrupted twice
         with pytest.raises(StopError):
@@ -60,10 +59,10 @@ def test_resumed_weights_are_those_of_an_undisturbed_run(small: TrainConfig) -> 
     steps: list[int] = []
     train_source(other, resume=True, progress=lambda now: steps.append(now.step))
     assert steps == [30]
-    assert Path(other.out).read_bytes() == whole
+    assert Path(other.out).read_bytes() == complete
     assert not checkpoint_path(other.out).exists()
     train_source(replace(other, seed=1, overwrite=True))
-    assert Path(other.out).read_bytes() != whole
+    assert Path(other.out).read_bytes() != complete
 
 
 def test_resuming_a_finished_run_returns_its_card(small: TrainConfig) -> None:
@@ -91,13 +90,13 @@ def test_leave_one_domain_out(left_out: TrainConfig) -> None:
     assert 0.5 <= card.accuracy["target"] <= 1
     mean = (card.accuracy["val/thin"] + card.accuracy["val/wide"]) / 2
     assert card.accuracy["val"] == pytest.approx(mean, abs=1e-6)
-    whole = Path(left_out.out).read_bytes()
+    complete = Path(left_out.out).read_bytes()
 
     again = replace(left_out, out=Path(left_out.out).with_name("t.safetensors"))
     with pytest.raises(StopError):
         train_source(again, progress=stop_at(40))
     train_source(again, resume=True)
-    assert Path(again.out).read_bytes() == whole
+    assert Path(again.out).read_bytes() == complete
 
 
 @pytest.mark.slow
@@ -128,16 +127,11 @@ def test_start_from_weights(small: TrainConfig, tmp_path: Path) -> None:
     assert card.training["settings"]["init"] == f"start.safetensors sha256:{sha256(start)[:16]}"
 
 
-def test_schedule() -> None:
-    config = TrainConfig(data="cifar10", out="x.safetensors").resolved()
-    assert [learning_rate(config, s, 100) for s in (0, 50)] == pytest.approx([0.1, 0.05])
-    config = TrainConfig(data="pacs", out="x.safetensors", target="photo").resolved()
-    assert {learning_rate(config, s, 100) for s in (0, 50, 99)} == {5e-5}
-
-
-def test_defaults_of_the_protocol() -> None:
-    config = TrainConfig(data="pacs", out="x.safetensors", target="photo").resolved()
-    assert (config.iterations, config.batch_size, config.lr, config.size) == (5000, 32, 5e-5, 224)
-    assert config.evaluate_every == 100
-    for name in DEFAULTS["digits"]:
-        assert getattr(TrainConfig(data="digits", out="x.safetensors").resolved(), name) is not None
+def test_defaults_and_schedule() -> None:
+    pacs = TrainConfig(data="pacs", out="x.safetensors", target="photo").resolved()
+    assert (pacs.iterations, pacs.batch_size, pacs.lr, pacs.size) == (5000, 32, 5e-5, 224)
+    assert pacs.evaluate_every == 100
+    assert {learning_rate(pacs, s, 100) for s in (0, 50, 99)} == {5e-5}
+    digits = TrainConfig(data="digits", out="x.safetensors").resolved()
+    assert all(getattr(digits, name) is not None for name in DEFAULTS["digits"])
+    assert [learning_rate(digits, s, 100) for s in (0, 50)] == pytest.approx([0.1, 0.05])

@@ -28,7 +28,7 @@ def fixed_size_net(num_classes: int = 10) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, num_classes))
 
 
-def deaf_net(num_classes: int = 10) -> nn.Module:
+def wrong_head_net(num_classes: int = 10) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(3))
 
 

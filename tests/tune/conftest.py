@@ -1,4 +1,4 @@
-"""A small suite on the digits, and an executor whose numbers are made up."""
+"""A small suite on the digits, and runs whose numbers are made up."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Fake:
         self.numbers = numbers
         self.ran: list[dict[str, Any]] = []
 
-    def __call__(self, jobs: list[Job], store: Store, **how: Any) -> Done:
+    def __call__(self, jobs: list[Job], store: Store, **execution: Any) -> Done:
         plan = make_plan(jobs, store)
         done = Done(skipped=len(plan.there))
         for job in plan.todo:
@@ -75,12 +75,12 @@ class Fake:
         domains = EXTRA_CORRUPTIONS if extra else job.run.order_options["domains"]
         record = Record(asdict(job.run), job.run.key, "done", dict(job.tags))
         for domain in domains:
-            own = self.numbers(settings, domain)
-            if own is None:
+            numbers = self.numbers(settings, domain)
+            if numbers is None:
                 record.status, record.rows, record.error = "failed", [], "Traceback\nOops: no"
                 return record
-            usual = {"accuracy": 0.5, "entropy": 0.5, "predicted_classes": 8.0, "nrs_after": 0.5}
-            record.rows.append({"domain": domain, "collapsed": False, **usual, **own})
+            usual = {"accuracy": 0.5, "entropy": 0.5, "predicted_classes": 8.0}
+            record.rows.append({"domain": domain, "collapsed": False, **usual, **numbers})
         accuracies = [row["accuracy"] for row in record.rows]
         record.overall = {"mean_over_domains": sum(accuracies) / len(accuracies)}
         return record
@@ -90,7 +90,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Numbers], Fake]:
     def install(numbers: Numbers) -> Fake:
         made = Fake(numbers)
-        monkeypatch.setattr("fretta.experiment.tune.trials.run_jobs", made)
+        monkeypatch.setattr("fretta.experiment.tune.search.run_jobs", made)
         return made
 
     return install

@@ -1,4 +1,4 @@
-"""What each rule looks at."""
+"""What each rule looks at, and which values are tried."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ import pytest
 from fretta.data import EXTRA_CORRUPTIONS
 from fretta.errors import ConfigError, SuiteError
 from fretta.experiment.suite import CaseEntry, MethodEntry, Suite
-from fretta.experiment.tune import Rule, label_free
-from fretta.experiment.tune.rules import judged
+from fretta.experiment.tune import GRIDS, Rule, label_free, make_space, parse_grid
+from fretta.experiment.tune.rules import judged_on
+
+CIFAR = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
-def row(classes: float, entropy: float | None, nrs: float | None = 0.5) -> dict[str, Any]:
-    return {"predicted_classes": classes, "entropy": entropy, "nrs_after": nrs}
+def row(classes: float, entropy: float | None) -> dict[str, Any]:
+    return {"predicted_classes": classes, "entropy": entropy}
 
 
-def one(data: dict[str, Any], **protocol: Any) -> Suite:
+def one_case(data: dict[str, Any], **protocol: Any) -> Suite:
     settings = {"order": "continual", "batch_size": 8, "seeds": [0], **protocol}
     case = CaseEntry("case", data, {"source": "digits"}, settings)
     return Suite("mine", "mine", (case,), (MethodEntry("tent"),))
@@ -30,42 +32,26 @@ def one(data: dict[str, Any], **protocol: Any) -> Suite:
 # ---- the label-free score -----------------------------------------------------------------------
 
 
-def test_label_free_is_its_formula() -> None:
-    rows = [row(10.0, 0.2), row(5.0, 1.0)]
-    assert label_free(rows) == pytest.approx(2 * math.log(50) - 0.6)
+def test_label_free_score() -> None:
+    assert label_free([row(10.0, 0.2), row(5.0, 1.0)]) == pytest.approx(2 * math.log(50) - 0.6)
+    assert label_free([row(9.0, 0.1), row(1.0, None)]) is None  # diverged
 
 
 def test_collapse_scores_worst() -> None:
-    """One class, all sure of it: as good as entropy and redundancy can be, and still last."""
-    collapsed = label_free([row(1.0, 0.0, 0.0)])
-    others = {
-        "good": row(9.9, 0.1),
-        "untouched": row(8.0, 0.9),
-        "very unsure": row(6.0, 2.2, 0.9),
-        "half collapsed": row(3.0, 0.0, 1.0),
-    }
-    scores = {name: label_free([r]) for name, r in others.items()}
-    assert collapsed is not None
-    assert all(s is not None and s > collapsed for s in scores.values())
-    assert max(scores, key=lambda name: scores[name] or 0) == "good"
-
-
-def test_collapse_in_half_of_the_stream_loses_against_none() -> None:
-    steady = label_free([row(8.0, 0.9), row(8.0, 0.9)])
-    late = label_free([row(9.9, 0.1), row(1.0, 0.0, 0.0)])
-    assert steady is not None
+    """One class, all sure of it: as good as entropy can be, and still last."""
+    better = [row(9.9, 0.1), row(8.0, 0.9), row(6.0, 2.2), row(3.0, 0.0)]
+    scores = [label_free([r]) or -1.0 for r in better]
+    assert min(scores) > (label_free([row(1.0, 0.0)]) or 0.0)
+    assert scores[0] == max(scores)
+    late = label_free([row(9.9, 0.1), row(1.0, 0.0)])  # in half of the stream
     assert late is not None
-    assert steady > late
-
-
-def test_divergence_has_no_score() -> None:
-    assert label_free([row(9.0, 0.1), row(1.0, None)]) is None
+    assert (label_free([row(8.0, 0.9), row(8.0, 0.9)]) or -1.0) > late
 
 
 def test_label_free_reads_nothing_that_needs_labels() -> None:
     class Blind(dict[str, Any]):
         def __getitem__(self, key: str) -> Any:
-            assert key in ("entropy", "predicted_classes", "nrs_after", "pass_rate")
+            assert key in ("entropy", "predicted_classes")
             return super().__getitem__(key)
 
         get = __getitem__  # type: ignore[assignment]
@@ -73,53 +59,50 @@ def test_label_free_reads_nothing_that_needs_labels() -> None:
     assert label_free([Blind(row(9.0, 0.1), accuracy=0.0, collapsed=True)]) is not None
 
 
-def test_unknown_rule() -> None:
-    with pytest.raises(ConfigError, match="oracle, first-domain, extra-corruptions, label-free"):
-        Rule.parse("best")
-
-
 # ---- first domain -------------------------------------------------------------------------------
 
 
-def test_first_domain_cuts_the_stream() -> None:
-    view, words = judged(one({"name": "digits"}), Rule.FIRST_DOMAIN, None)
-    assert view.cases[0].protocol["domains"] == ["gaussian_noise"]
-    assert words == ("case: gaussian_noise",)
-    view, _ = judged(one({"name": "digits"}, domains=["fog", "snow"]), Rule.FIRST_DOMAIN, None)
-    assert view.cases[0].protocol["domains"] == ["fog"]
+@pytest.mark.parametrize(
+    ("data", "protocol", "first"),
+    [
+        ({}, {}, ["gaussian_noise"]),
+        ({}, {"domains": ["fog", "snow"]}, ["fog"]),
+        (
+            {"corruption": ["fog", "snow"], "severity": [1, 2, 3]},
+            {"order": "gradual"},
+            ["fog/1", "fog/2", "fog/3"],
+        ),
+    ],
+)
+def test_first_domain(data: dict[str, Any], protocol: dict[str, Any], first: list[str]) -> None:
+    suite = one_case({"name": "digits", **data}, **protocol)
+    visible, text = judged_on(suite, Rule.FIRST_DOMAIN, None)
+    assert visible.cases[0].protocol["domains"] == first
+    assert text == (f"case: {', '.join(first)}",)
 
 
-def test_first_domain_of_a_gradual_stream_is_a_corruption() -> None:
-    data = {"name": "digits", "corruption": ["fog", "snow"], "severity": [1, 2, 3]}
-    view, _ = judged(one(data, order="gradual"), Rule.FIRST_DOMAIN, None)
-    assert view.cases[0].protocol["domains"] == ["fog/1", "fog/2", "fog/3"]
-
-
-def test_first_domain_of_leave_one_out_is_the_first_case() -> None:
+def test_first_domain_of_cases_with_one_domain_each() -> None:
     def case(domain: str) -> CaseEntry:
         data = {"name": "digits", "corruption": domain}
         return CaseEntry(domain, data, {}, {"order": "continual"})
 
     suite = Suite("dg", "dg", (case("fog"), case("snow")), (MethodEntry("tent"),))
-    view, words = judged(suite, Rule.FIRST_DOMAIN, None)
-    assert view.cases == suite.cases[:1]
-    assert words == ("fog: fog",)
-
-
-def test_first_domain_is_refused_where_it_is_the_only_one() -> None:
-    with pytest.raises(SuiteError, match="one domain only, fog"):
-        judged(one({"name": "digits"}, domains=["fog"]), Rule.FIRST_DOMAIN, None)
+    visible, text = judged_on(suite, Rule.FIRST_DOMAIN, None)
+    assert visible.cases == suite.cases[:1]
+    assert text == ("fog: fog",)
+    with pytest.raises(SuiteError, match="one domain only, fog"):  # it would be the oracle
+        judged_on(one_case({"name": "digits"}, domains=["fog"]), Rule.FIRST_DOMAIN, None)
 
 
 # ---- extra corruptions --------------------------------------------------------------------------
 
 
-def test_extra_corruptions_on_the_fly() -> None:
-    suite = one({"name": "digits", "split": "test"}, domains=["fog"], limit=8)
-    view, _ = judged(suite, Rule.EXTRA_CORRUPTIONS, None)
-    assert view.cases[0].data == {"name": "digits", "split": "test", "corruption": "extra"}
-    assert "domains" not in view.cases[0].protocol
-    assert view.cases[0].protocol["limit"] == 8
+def test_extra_corruptions_made_while_reading() -> None:
+    suite = one_case({"name": "digits", "split": "test"}, domains=["fog"], limit=8)
+    case = judged_on(suite, Rule.EXTRA_CORRUPTIONS, None)[0].cases[0]
+    assert case.data == {"name": "digits", "split": "test", "corruption": "extra"}
+    assert "domains" not in case.protocol
+    assert case.protocol["limit"] == 8
 
 
 @pytest.mark.parametrize(
@@ -132,7 +115,7 @@ def test_extra_corruptions_on_the_fly() -> None:
 )
 def test_extra_corruptions_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(SuiteError, match=message):
-        judged(one(data), Rule.EXTRA_CORRUPTIONS, None)
+        judged_on(one_case(data), Rule.EXTRA_CORRUPTIONS, None)
 
 
 def test_extra_corruptions_of_cifar_c(tmp_path: Path) -> None:
@@ -142,36 +125,71 @@ def test_extra_corruptions_of_cifar_c(tmp_path: Path) -> None:
     images = np.full((50, 32, 32, 3), 100, dtype=np.uint8)
     np.save(folder / "labels.npy", np.tile(np.arange(10), 5))
     np.save(folder / "fog.npy", images)
-    suite = one({"name": "cifar10c", "domains": ["fog"], "severity": 3, "verify": "off"})
+    options = {"severity": 3, "verify": "off"}
+    suite = one_case({"name": "cifar10c", "domains": ["fog"], **options})
     with pytest.raises(SuiteError, match=r"speckle_noise\.npy is missing.*CIFAR-10"):
-        judged(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
+        judged_on(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
 
     clean.mkdir()
     batch = {b"data": images[:10].reshape(10, -1), b"labels": list(range(10))}
-    names = [
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ]
     (clean / "test_batch").write_bytes(pickle.dumps(batch))
-    (clean / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}))
-    view, _ = judged(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
-    assert view.cases[0].data == {
-        "name": "cifar10",
-        "corruption": "extra",
-        "severity": 3,
-        "verify": "off",
-    }
+    (clean / "batches.meta").write_bytes(pickle.dumps({b"label_names": CIFAR.split()}))
+    visible, _ = judged_on(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
+    assert visible.cases[0].data == {"name": "cifar10", "corruption": "extra", **options}
 
     for name in EXTRA_CORRUPTIONS:
         np.save(folder / f"{name}.npy", images)
-    view, _ = judged(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
-    assert view.cases[0].data["name"] == "cifar10c"
-    assert view.cases[0].data["domains"] == list(EXTRA_CORRUPTIONS)
+    visible, _ = judged_on(suite, Rule.EXTRA_CORRUPTIONS, tmp_path)
+    domains = list(EXTRA_CORRUPTIONS)
+    assert visible.cases[0].data == {"name": "cifar10c", "domains": domains, **options}
+
+
+# ---- the values to try --------------------------------------------------------------------------
+
+
+def test_the_grids_of_the_paper() -> None:
+    assert GRIDS["lr"] == [
+        *(1e-7, 5e-7, 1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2)
+    ]
+    assert GRIDS["lam"] == [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0]
+    assert list(make_space("g-fret", {})) == ["lr", "lam", "k1", "k2"]
+    assert list(make_space("tsd", {})) == ["lr", "k1"]
+
+
+def test_own_grid_in_the_order_of_the_paper_then_as_given() -> None:
+    grid = {"variant": ["paper", "released"], "lam": [1.0, 1.0, 2.0], "lr": [1e-4]}
+    space = make_space("g-fret", {}, grid)
+    assert list(space) == ["lr", "lam", "variant"]
+    assert space["lam"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("method", "grid", "message"),
+    [
+        ("bn", None, "its own hyper-parameters: alpha"),
+        ("tend", None, "did you mean 'tent'"),
+        ("tent", {}, "the grid is empty"),
+        ("tent", {"lam": [1.0]}, "has no hyper-parameter 'lam'"),
+        ("tent", {"lr": []}, "at least one value"),
+        ("tent", {"lr": "1e-3"}, "a list of at least one value"),
+        ("tent", {"lr": [float("nan")]}, "finite numbers"),
+        ("tent", {"lr": [1e-3, -1.0]}, "lr"),
+        ("tent", {"lr": [[1e-3]]}, "numbers, text"),
+    ],
+)
+def test_grids_that_cannot_work(method: str, grid: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_space(method, {}, grid)
+
+
+def test_a_grid_from_the_command_line() -> None:
+    typed = ["lr=1e-4, 1e-3", "k1=5,10", "variant=paper,released", "l_r_a=true,false"]
+    assert parse_grid(typed) == {
+        "lr": [1e-4, 1e-3],
+        "k1": [5, 10],
+        "variant": ["paper", "released"],
+        "l_r_a": [True, False],
+    }
+    for wrong in (["lr"], ["lr="], ["=1"], ["lr=1", "lr=2"]):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            parse_grid(wrong)

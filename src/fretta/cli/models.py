@@ -104,7 +104,7 @@ def bench_steps(
     """
     import torch
 
-    from ..experiment.bench import bench
+    from ..experiment.bench import bench, plot
     from ..methods import list_methods
     from ..models import load
     from ..parts.compute import find_device
@@ -151,8 +151,6 @@ def bench_steps(
         print_line(f"No image passed the filters of {', '.join(filtered)}: no backward was needed.")
     if out is None:
         return
-    from ..experiment.bench.show import plot
-
     facts = {
         "model": model,
         "batch": batch,

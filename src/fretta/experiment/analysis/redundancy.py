@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...adapter import Adapter
-from ...data import Dataset
+from ...data import dataset_options
+from ...data.datasets import CLEAN, check_name
+from ...data.digits import SEVERITY as DIGITS_SEVERITY
 from ...errors import ConfigError, MissingExtraError
 from ...parts.redundancy import redundancy, unit_columns
-from .setting import OnBatch, Setting, Subject, finite, in_step
+from ..case import Case, open_data
+from .setting import OnBatch, Setting, correct, finite
 
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate")
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -29,140 +32,152 @@ def redundancy_under_shift(
 ) -> dict[str, Any]:
     """NRS and accuracy by corruption, severity and method; the relation graph, clean and shifted.
 
-    Each severity is one stream over all corruptions in which every method starts afresh. Accuracy
-    is that of the predictions made on the way; NRS that of each batch under the model as adapted
-    by then, this batch included. Severity 0 is the clean data.
+    Each severity is one stream over all corruptions, with new adapters. Accuracy is that of the
+    predictions made on the way; NRS that of each batch under the model as adapted by then, this
+    batch included. Severity 0 is the clean data.
     """
     if not corruptions or not severities:
         raise ConfigError("an empty list of corruptions or severities; give at least one of each")
-    clean = setting.clean()
-    levels = [(0.0, clean)] if clean is not None else []
-    levels += [(float(s), setting.shifted(corruptions, s)) for s in sorted(set(severities))]
-    subject = setting.subject(levels[0][1])
+    clean = clean_data(setting.data)
+    levels = [] if clean is None else [(0.0, clean)]
+    for severity in sorted(set(severities)):
+        levels.append((float(severity), shifted_data(setting.data, corruptions, severity)))
+    case = setting.case(levels[0][1])
+    case.net  # noqa: B018  loaded once for all severities
+    cases = [case]
+    for _, data in levels[1:]:
+        cases.append(replace(case, dataset=open_data(data, setting.root)))
+        cases[-1].check()
     points: list[dict[str, Any]] = []
     features = 0
-    for number, (severity, dataset) in enumerate(levels):
+    for number, (severity, _) in enumerate(levels):
 
-        def tell(done: int, total: int, before: int = number) -> None:
+        def progress(done: int, total: int, before: int = number) -> None:
             if on_batch is not None:
                 on_batch(before * total + done, len(levels) * total)
 
-        found, features = _measure(subject, dataset, tell)
+        found, features = _measure(setting, cases[number], progress)
         points += [{"severity": severity, **point} for point in found]
-    target = levels[-1][1]
     return {
-        **subject.about(
-            "redundancy", f"Redundancy under shift: {setting.data['name']}, {subject.facts['spec']}"
-        ),
+        **setting.about("redundancy", "Redundancy under shift", case),
         "corruptions": list(corruptions),
         "features": features,  # d
         "points": points,
-        "relation": _relation(subject, clean, target) if clean is not None else None,
+        "relation": None if clean is None else _relation(setting, cases[0], cases[-1]),
     }
 
 
-def _measure(
-    subject: Subject, dataset: Dataset, on_batch: OnBatch
-) -> tuple[list[dict[str, Any]], int]:
+def clean_data(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The same images without a corruption; None where the data set has none."""
+    name = check_name(str(data["name"]))
+    if name not in CLEAN:
+        return None
+    return {**_unshifted(data), **({"corruption": None} if name == "digits" else {})}
+
+
+def shifted_data(
+    data: Mapping[str, Any], corruptions: Sequence[str], severity: float
+) -> dict[str, Any]:
+    """The data under some corruptions at one severity."""
+    name = check_name(str(data["name"]))
+    shift: dict[str, Any] = {"corruption": list(corruptions), "severity": severity}
+    if name == "digits":  # each with the constants that the digits are shifted by
+        shift["severity"] = {c: [severity, _digits_constants(c)] for c in corruptions}
+    elif name not in CLEAN:
+        if not {"domains", "severity"} <= set(dataset_options(name)):
+            raise ConfigError(f"{name} has no severities; take one of {', '.join(CLEAN)}")
+        shift = {"domains": list(corruptions), "severity": severity}
+    return {**_unshifted(data), **shift}
+
+
+def _unshifted(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in data.items() if k not in ("corruption", "severity")}
+
+
+def _digits_constants(corruption: str) -> str | None:
+    severity = DIGITS_SEVERITY.get(corruption)
+    return severity[1] if isinstance(severity, tuple) else None
+
+
+def _measure(setting: Setting, case: Case, on_batch: OnBatch) -> tuple[list[dict[str, Any]], int]:
     """One point per corruption and method, and the number of features."""
-    setting, adapters = subject.setting, subject.adapters()
-    stream = setting.stream(dataset)
-    seen: dict[tuple[str, str], _Point] = {}
+    adapters = setting.adapters(case)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     d = 0
-    for batch, x in in_step(stream, adapters, subject.preprocessing, setting.device, on_batch):
-        names = [_corruption(dataset, int(which)) for which in batch.domains]
-        for method, adapter in adapters.items():
-            right = (adapter(x).argmax(1).cpu() == batch.y).numpy()
-            z, _ = adapter.features(x)
+    for item, steps in setting.steps(case, adapters, on_batch):
+        names = np.array([case.data.domains[i].corruption or "clean" for i in item.domains])
+        for method, step in steps.items():
+            right = correct(item, step).numpy()
+            z, _ = adapters[method].features(item.x)
             d = z.shape[1]
-            for name in dict.fromkeys(names):
-                point = seen.setdefault((name, method), _Point())
-                mine = np.array([n == name for n in names])
-                point.images += int(mine.sum())
-                point.right += int(right[mine].sum())
-                if mine.all():
-                    point.scores.append((len(x), float(redundancy(z, normalized=True))))
-    return [
-        {"corruption": name, "method": method, **point.values()}
-        for (name, method), point in seen.items()
-    ], d
-
-
-def _corruption(dataset: Dataset, which: int) -> str:
-    domain = dataset.domains[which]
-    return domain.corruption or "clean"
-
-
-class _Point:
-    """Counts over the batches of one corruption."""
-
-    def __init__(self) -> None:
-        self.images = self.right = 0
-        self.scores: list[tuple[int, float]] = []  # (size, NRS) of batches of this one alone
-
-    def values(self) -> dict[str, Any]:
+            for name in dict.fromkeys(names.tolist()):
+                start = {"images": 0, "right": 0, "scores": {}}
+                point = found.setdefault((name, method), start)
+                point["images"] += int((names == name).sum())
+                point["right"] += int(right[names == name].sum())
+                if (names == name).all():
+                    scores = point["scores"].setdefault(len(names), [])
+                    scores.append(float(redundancy(z, normalized=True)))
+    points = []
+    for (name, method), point in found.items():
         # NRS depends on the size of a batch (few images look alike): full batches only
-        full = max((size for size, _ in self.scores), default=0)
-        scores = [score for size, score in self.scores if size == full]
-        return {
-            "images": self.images,
-            "accuracy": self.right / self.images,
+        scores = point["scores"].get(max(point["scores"], default=0))
+        values = {
+            "images": point["images"],
+            "accuracy": point["right"] / point["images"],
             "nrs": finite(float(np.mean(scores)), 9) if scores else None,
         }
+        points.append({"corruption": name, "method": method, **values})
+    return points, d
 
 
 def means(content: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Per method, one row per severity: NRS and accuracy, averaged over the corruptions."""
     table: dict[str, list[dict[str, Any]]] = {}
     for method in content["methods"]:
-        mine = [p for p in content["points"] if p["method"] == method and p["nrs"] is not None]
-        table[method] = [
-            {
-                "severity": severity,
-                **{
-                    value: float(np.mean([p[value] for p in mine if p["severity"] == severity]))
-                    for value in ("nrs", "accuracy")
-                },
+        points = [p for p in content["points"] if p["method"] == method and p["nrs"] is not None]
+        table[method] = []
+        for severity in sorted({p["severity"] for p in points}):
+            level = [p for p in points if p["severity"] == severity]
+            row = {
+                value: float(np.mean([p[value] for p in level])) for value in ("nrs", "accuracy")
             }
-            for severity in sorted({p["severity"] for p in mine})
-        ]
+            table[method].append({"severity": severity, **row})
     return table
 
 
 # ---- the relation graph ------------------------------------------------------------------------
 
 
-def _relation(subject: Subject, clean: Dataset, target: Dataset) -> dict[str, Any]:
+def _relation(setting: Setting, clean: Case, shifted: Case) -> dict[str, Any]:
     """|Z̃ᵀZ̃| of the source model on clean images and on those of the first corruption."""
-    source = subject.adapter("source")
-    z, y = _embedded(subject, source, clean), _embedded(subject, source, target)
-    d = z.shape[1]
+    features = [_features(setting, case) for case in (clean, shifted)]
+    d = features[0].shape[1]
     chosen = np.arange(d)
     if d > FEATURES:
-        chosen = np.sort(
-            np.random.default_rng(subject.setting.seed).choice(d, FEATURES, replace=False)
-        )
-    graphs = [_graph(values)[np.ix_(chosen, chosen)] for values in (z, y)]
+        random = np.random.default_rng(setting.seed)
+        chosen = np.sort(random.choice(d, FEATURES, replace=False))
+    graphs = [_graph(z)[np.ix_(chosen, chosen)] for z in features]
     order = _clustered(graphs[0])
-    domain = target.domains[0]
+    before, after = (np.round(graph[np.ix_(order, order)], 3).tolist() for graph in graphs)
+    domain = shifted.data.domains[0]
     return {
         "features": chosen[order].tolist(),
         "of": d,
-        "clean": np.round(graphs[0][np.ix_(order, order)], 3).tolist(),
-        "shifted": np.round(graphs[1][np.ix_(order, order)], 3).tolist(),
-        "images": [len(z), len(y)],
-        "nrs": [float(redundancy(values, normalized=True)) for values in (z, y)],
+        "clean": before,
+        "shifted": after,
+        "images": [len(z) for z in features],
+        "nrs": [float(redundancy(z, normalized=True)) for z in features],
         "target": {"corruption": domain.corruption, "severity": domain.severity},
     }
 
 
-def _embedded(subject: Subject, adapter: Adapter, dataset: Dataset) -> Tensor:
-    """Features of all images of the first domain, (n, d)."""
-    setting = subject.setting
-    first = dataset.only([dataset.domains[0].name])
-    stream = setting.stream(first)
-    x = (subject.preprocessing.apply(batch.x, setting.device) for batch in stream)
-    return torch.cat([adapter.features(batch)[0].float().cpu() for batch in x])
+def _features(setting: Setting, case: Case) -> Tensor:
+    """Of the source model, for all images of the first domain, (n, d)."""
+    first = replace(case, dataset=case.data.only([case.data.domains[0].name]))
+    source = case.adapter("source")
+    items = first.items(setting.stream(first))
+    return torch.cat([source.features(item.x)[0].float().cpu() for item in items])
 
 
 def _graph(z: Tensor) -> NDArray[np.float64]:
@@ -172,7 +187,7 @@ def _graph(z: Tensor) -> NDArray[np.float64]:
 
 
 def _clustered(graph: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Features that resemble each other stand side by side: leaves of average linkage."""
+    """Features that resemble each other side by side: leaves of average linkage."""
     if len(graph) < 3:
         return np.arange(len(graph))
     try:

@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ...adapter import Adapter
-from ...data import Batch, Dataset, Preprocessing, Stream, dataset_options, make_stream
-from ...data.datasets import CLEAN, check_name
-from ...data.digits import SEVERITY as DIGITS_SEVERITY
+from ...data import Stream
 from ...errors import ConfigError
 from ...methods import find_method, list_methods
-from ..locate import ModelFacts, check_fit, model_facts
+from ..case import Case
+from ..loop import Item, Step, stream_through
 from ..provenance import provenance
-from ..records import Job, Place, Run
-from ..run import open_adapter, open_data, open_model
+from ..suite import CaseEntry, open_entry
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
 
@@ -48,136 +45,70 @@ class Setting:
                 f" {', '.join(list_methods())}, each once"
             )
         known = {name for m in self.methods for name in find_method(m).field_names()}
-        lost = sorted(self.hyperparameters.keys() - known)
-        if lost:
+        unknown = sorted(self.hyperparameters.keys() - known)
+        if unknown:
             raise ConfigError(
-                f"none of {', '.join(self.methods)} has the hyper-parameter {', '.join(lost)}"
+                f"none of {', '.join(self.methods)} has the hyper-parameter {', '.join(unknown)}"
             )
 
-    # ---- data --------------------------------------------------------------------------------
+    def case(self, data: Mapping[str, Any] | None = None) -> Case:
+        """The model on the data set, or on `data` instead."""
+        source = None if self.source is None else dict(self.source)
+        entry = CaseEntry("", dict(data or self.data), dict(self.model), {}, source)
+        case = open_entry(entry, self.root, {})
+        case.device = torch.device(self.device)
+        return case
 
-    def dataset(self) -> Dataset:
-        """The data as named, with whatever shift it has."""
-        return open_data(dict(self.data), self.root)
+    def adapters(self, case: Case) -> dict[str, Adapter]:
+        """A new adapter for each method, with the hyper-parameters that it has."""
+        adapters = {}
+        for method in self.methods:
+            fields = find_method(method).field_names()
+            settings = {k: v for k, v in self.hyperparameters.items() if k in fields}
+            adapters[method] = case.adapter(method, batch_size=self.batch_size, **settings)
+        return adapters
 
-    def clean(self) -> Dataset | None:
-        """The same images without a corruption; None where the data set has none."""
-        name = check_name(str(self.data["name"]))
-        own = {k: v for k, v in self.data.items() if k not in ("corruption", "severity")}
-        if name in CLEAN:
-            shift = {"corruption": None} if name == "digits" else {}
-            return open_data({**own, **shift}, self.root)
-        return None
+    def stream(self, case: Case, limit: int | None = None) -> Stream:
+        limit = self.limit if limit is None else limit
+        return case.stream(self.order, seed=self.seed, batch_size=self.batch_size, limit=limit)
 
-    def shifted(self, corruptions: Sequence[str], severity: float) -> Dataset:
-        """The data under some corruptions at one severity."""
-        name = check_name(str(self.data["name"]))
-        own = {k: v for k, v in self.data.items() if k not in ("corruption", "severity")}
-        if name == "digits":  # each with the constants that the digits are shifted by
-            table = {c: _constants(c) for c in corruptions}
-            own |= {"severity": {c: [severity, constants] for c, constants in table.items()}}
-            return open_data({**own, "corruption": list(corruptions)}, self.root)
-        if name in CLEAN:
-            own |= {"corruption": list(corruptions), "severity": severity}
-        elif {"domains", "severity"} <= set(dataset_options(name)):
-            own |= {"domains": list(corruptions), "severity": severity}
-        else:
-            raise ConfigError(f"{name} has no severities; take one of {', '.join(CLEAN)}")
-        return open_data(own, self.root)
+    def steps(
+        self, case: Case, adapters: Mapping[str, Adapter], on_batch: OnBatch | None
+    ) -> Iterator[tuple[Item, dict[str, Step]]]:
+        """All adapters along one stream: every image is read and corrupted only once."""
+        stream = self.stream(case)
+        for item, steps in stream_through(adapters, case.items(stream)):
+            yield item, steps
+            if on_batch is not None:
+                on_batch(item.number + 1, len(stream))
 
-    def stream(self, dataset: Dataset, limit: int | None = None) -> Stream:
-        return make_stream(
-            dataset,
-            self.order,
-            seed=self.seed,
-            batch_size=self.batch_size,
-            limit=self.limit if limit is None else limit,
-        )
-
-    # ---- model -------------------------------------------------------------------------------
-
-    def subject(self, dataset: Dataset) -> Subject:
-        """The model, checked against the data."""
-        facts = model_facts(dict(self.model), self.root)
-        check_fit(dataset, facts.run)
-        return Subject(self, facts)
-
-
-def _constants(corruption: str) -> str | None:
-    own = DIGITS_SEVERITY.get(corruption)
-    return own[1] if isinstance(own, tuple) else None
-
-
-class Subject:
-    """A model, and the adapters that start from it."""
-
-    def __init__(self, setting: Setting, facts: ModelFacts) -> None:
-        self.setting, self.facts, self.weights_hash = setting, facts.run, facts.weights_hash
-        self.place = Place(setting.root, facts.weights)
-        self.net, self.preprocessing = open_model(self._run("source"), facts.weights)
-        self.net = self.net.to(setting.device)
-
-    def _run(self, method: str) -> Run:
-        s = self.setting
-        settings = {k: v for k, v in s.hyperparameters.items() if k in _fields(method)}
-        source = None if s.source is None else dict(s.source)
-        return Run(
-            *(dict(s.data), "", self.facts, self.weights_hash, method, settings, s.order, {}),
-            *(s.batch_size, s.seed, {}, source),
-        )
-
-    def adapter(self, method: str) -> Adapter:
-        """A fresh one; as in a run."""
-        job = Job(self._run(method), self.place)
-        return open_adapter(job, self.net, self.preprocessing, self.setting.device)
-
-    def adapters(self) -> dict[str, Adapter]:
-        return {method: self.adapter(method) for method in self.setting.methods}
-
-    def about(self, kind: str, title: str) -> dict[str, Any]:
+    def about(self, kind: str, title: str, case: Case) -> dict[str, Any]:
         """What every analysis says of itself."""
-        s = self.setting
         return {
             "kind": kind,
-            "title": title,
-            "data": dict(s.data),
-            "model": {**self.facts, "weights_hash": self.weights_hash},
-            "methods": list(s.methods),
-            "hyperparameters": dict(s.hyperparameters),
-            "order": s.order,
-            "batch_size": s.batch_size,
-            "seed": s.seed,
-            "limit": s.limit,
+            "title": f"{title}: {self.data['name']}, {case.spec}",
+            "data": dict(self.data),
+            "model": {**case.model, "weights_hash": case.weights_hash},
+            "methods": list(self.methods),
+            "hyperparameters": dict(self.hyperparameters),
+            "order": self.order,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "limit": self.limit,
             "provenance": {
                 **provenance(),
-                "device": s.device,
+                "device": self.device,
                 "threads": torch.get_num_threads(),
                 "finished": int(time.time()),
             },
         }
 
 
+def correct(item: Item, step: Step) -> torch.Tensor:
+    """Which predictions of a batch are right, (n,)."""
+    return step.logits.argmax(1) == item.y
+
+
 def finite(value: float, digits: int = 6) -> float | None:
     """A number of a model that diverged is no number: None, as in records."""
     return round(value, digits) if math.isfinite(value) else None
-
-
-def _fields(method: str) -> list[str]:
-    return find_method(method).field_names()
-
-
-def in_step(
-    stream: Stream,
-    adapters: Mapping[str, Adapter],
-    preprocessing: Preprocessing,
-    device: str,
-    on_batch: OnBatch | None = None,
-) -> Iterator[tuple[Batch, Tensor]]:
-    """Batches for several adapters at once: every image is read and corrupted only once."""
-    for batch in stream:
-        if batch.reset:
-            for adapter in adapters.values():
-                adapter.reset()
-        yield batch, preprocessing.apply(batch.x, device)
-        if on_batch is not None:
-            on_batch(batch.number + 1, len(stream))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import ConfigError, MissingExtraError, ModelError
 from ...parts.redundancy import redundancy
-from .setting import OnBatch, Setting, in_step
+from .setting import OnBatch, Setting
 
 
 def tsne(
@@ -21,68 +22,57 @@ def tsne(
 ) -> dict[str, Any]:
     """t-SNE of the features of some images of one domain, one picture per method.
 
-    Each method adapts along the whole stream; then the same images go through every model as it
-    is by then. Labels are used for colors and for the silhouette only.
+    Each method adapts along the complete stream; then the same images go through every adapted
+    model. Labels are used for colors and for the silhouette only.
     """
     if images < 10:
         raise ConfigError(f"images={images}; at least 10 are needed for a picture")
-    dataset = setting.dataset()
-    drawn = dataset.only([domain or dataset.domains[0].name])
-    subject = setting.subject(dataset)
-    adapters = subject.adapters()
-    stream = setting.stream(dataset)
-    for _, x in in_step(stream, adapters, subject.preprocessing, setting.device, on_batch):
-        for adapter in adapters.values():
-            adapter(x)
-    found: dict[str, list[Any]] = {method: [] for method in adapters}
-    logits: dict[str, list[Any]] = {method: [] for method in adapters}
-    labels = []
-    for batch in setting.stream(drawn, limit=images):
-        labels.append(batch.y)
-        x = subject.preprocessing.apply(batch.x, setting.device)
-        for method, adapter in adapters.items():
-            z, p = adapter.features(x)
-            found[method].append(z.float().cpu())
-            logits[method].append(p.argmax(1).cpu())
-    y = torch.cat(labels)
+    case = setting.case()
+    shown = replace(case, dataset=case.data.only([domain or case.data.domains[0].name]))
+    adapters = setting.adapters(case)
+    for _ in setting.steps(case, adapters, on_batch):
+        pass
+    items = list(shown.items(setting.stream(shown, limit=images)))
+    y = torch.cat([item.y for item in items])
     panels: list[dict[str, Any]] = []
     first: NDArray[np.float64] | None = None
-    for method in adapters:
-        z = torch.cat(found[method])
+    for method, adapter in adapters.items():
+        found = [adapter.features(item.x) for item in items]
+        z = torch.cat([features.float().cpu() for features, _ in found])
+        predicted = torch.cat([logits.argmax(1).cpu() for _, logits in found])
         if not bool(z.isfinite().all()):
             raise ModelError(
                 f"the features of {method} are not finite after adaptation, so there is no picture"
                 " of them; leave it out, or lower its lr"
             )
-        right = torch.cat(logits[method]) == y
         flat = embed(z.numpy(), setting.seed)
         first = flat if first is None else first
         panels.append(
             {
                 "method": method,
-                "xy": np.round(turned(flat, first), 3).tolist(),
+                "xy": np.round(rotated(flat, first), 3).tolist(),
                 "nrs": float(redundancy(z, normalized=True)),
-                "accuracy": float(right.float().mean()),
+                "accuracy": float((predicted == y).float().mean()),
                 "silhouette": separation(z.numpy(), y.numpy()),
             }
         )
     return {
-        **subject.about("tsne", f"t-SNE: {setting.data['name']}, {subject.facts['spec']}"),
-        "domain": drawn.domains[0].name,
-        "classes": list(dataset.classes),
+        **setting.about("tsne", "t-SNE", case),
+        "domain": shown.data.domains[0].name,
+        "classes": list(case.data.classes),
         "labels": y.tolist(),
         "panels": panels,
     }
 
 
 def embed(z: NDArray[Any], seed: int) -> NDArray[np.float64]:
-    """(n, 2), centerd, within [-1, 1]; the same on every call with the same seed."""
+    """(n, 2), centered, within [-1, 1]; the same on every call with the same seed."""
     try:
         from sklearn.manifold import TSNE
     except ModuleNotFoundError as error:
         raise MissingExtraError("scikit-learn", "data", "t-SNE") from error
     perplexity = min(30.0, (len(z) - 1) / 3)
-    # in units of the whole spread: PCA of features that are all tiny would start from noise
+    # in units of the spread: PCA of features that are all tiny would start from noise
     scaled = (z - z.mean(0)) / max(float(z.std()), 1e-12)
     flat = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(scaled)
     flat = flat.astype(np.float64) - flat.mean(0)
@@ -90,7 +80,7 @@ def embed(z: NDArray[Any], seed: int) -> NDArray[np.float64]:
     return result
 
 
-def turned(flat: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
+def rotated(flat: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rotated or mirrored, so that the same images lie where they lie in another picture.
 
     t-SNE knows no direction; the nearest orthogonal map changes none of its distances.

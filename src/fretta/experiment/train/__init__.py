@@ -6,7 +6,6 @@ card = train_source(TrainConfig(data="digits", out="digits.safetensors"))
 from __future__ import annotations
 
 from .config import TrainConfig
-from .loop import Progress
-from .source import train_source
+from .source import Progress, train_source
 
 __all__ = ["Progress", "TrainConfig", "train_source"]

@@ -1,10 +1,9 @@
-"""What to train, on what, and how: plain values, checked before anything is read."""
+"""What to train and on what: plain values, checked before anything is read."""
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from ...errors import ConfigError
 SINGLE = ("digits", "cifar10", "cifar100")  # one domain, passes over it, SGD
 SETS = ("pacs", "officehome", "vlcs", "domainnet", "folder")  # leave one domain out, Adam
 
-# What None means, by data set. The domain-set values are those of the FRET paper's protocol.
+# What None means, by data set. The values of domain sets are those of the FRET paper's protocol.
 _CIFAR = {
     "model": "cifar:resnet18",
     "epochs": 200,
@@ -39,6 +38,19 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "cifar100": _CIFAR,
     **dict.fromkeys(SETS, _SET),
 }
+_LEAST = {  # of whole numbers
+    "epochs": 1,
+    "iterations": 1,
+    "batch_size": 2,  # batch norm has no variance of one image
+    "evaluate_every": 0,
+    "size": 8,
+    "seed": 0,
+    "limit": 2,
+    "checkpoint_every": 0,
+    "workers": 0,
+}
+_BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
+_NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
 @dataclass(frozen=True)
@@ -50,10 +62,8 @@ class TrainConfig:
     root: str | os.PathLike[str] | None = None  # where the data is; else FRETTA_DATA
     target: str | None = None  # the domain left out, for domain sets
     model: str | None = None
-    init: str | os.PathLike[str] | None = (
-        None  # weights to start from: a file, "efficientnet-lite0",
-    )
-    # or "pretrained" for what timm or torchvision download
+    # weights to start from: a file, "efficientnet-lite0", or "pretrained" for a download
+    init: str | os.PathLike[str] | None = None
     epochs: int | None = None  # passes over digits or CIFAR
     iterations: int | None = None  # steps on domain sets
     batch_size: int | None = None  # per domain
@@ -87,44 +97,25 @@ class TrainConfig:
                     f"{name}={getattr(self, name)!r} has no effect on {self.data}; it is for "
                     f"{', '.join(used)}"
                 )
-        self._check_numbers()
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is None and getattr(TrainConfig, name) is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name}={value!r}; a whole number from {least} is expected")
+        for name, below in _BELOW.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            number = isinstance(value, int | float) and 0 <= value < below
+            if not number or (name == "lr" and value == 0):
+                raise ConfigError(f"{name}={value!r}; a number from 0 to {below} is expected")
         if self.evaluate_every and self.data in ("cifar10", "cifar100"):
             raise ConfigError(
                 f"evaluate_every={self.evaluate_every}: {self.data} has no validation split to "
                 "choose weights on; the last ones are kept"
             )
         _ = self.preprocessing  # checks mean and std
-
-    def _check_numbers(self) -> None:
-        whole = {
-            "epochs": 1,
-            "iterations": 1,
-            "batch_size": 2,  # batch norm has no variance of one image
-            "evaluate_every": 0,
-            "size": 8,
-            "seed": 0,
-            "limit": 2,
-            "checkpoint_every": 0,
-            "workers": 0,
-        }
-        for name, least in whole.items():
-            value = getattr(self, name)
-            if value is None and name not in ("seed", "checkpoint_every", "workers"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}={value!r}; a whole number from {least} is expected")
-        for name, low, high in (
-            ("lr", 0.0, math.inf),
-            ("weight_decay", 0.0, math.inf),
-            ("momentum", 0.0, 1.0),
-            ("label_smoothing", 0.0, 1.0),
-        ):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            fine = isinstance(value, int | float) and low <= value < high
-            if not fine or (name == "lr" and value == 0):
-                raise ConfigError(f"{name}={value!r}; a number from {low} to {high} is expected")
 
     @property
     def leave_one_out(self) -> bool:
@@ -136,15 +127,11 @@ class TrainConfig:
 
     def resolved(self) -> TrainConfig:
         """The same run with every default written out."""
-        chosen = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, value in DEFAULTS[self.data].items():
-            chosen[name] = value if chosen[name] is None else chosen[name]
-        return TrainConfig(**chosen)
+        defaults = DEFAULTS[self.data].items()
+        return replace(self, **{k: v for k, v in defaults if getattr(self, k) is None})
 
     def settings(self) -> dict[str, Any]:
         """What decides the weights; places, machines and how often to save do not."""
-        own = asdict(self.resolved())
-        for name in ("out", "root", "checkpoint_every", "workers", "device", "overwrite"):
-            del own[name]
-        own["init"] = None if self.init is None else str(self.init)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
+        values = {k: v for k, v in asdict(self.resolved()).items() if k not in _NO_EFFECT}
+        values["init"] = None if self.init is None else str(self.init)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

@@ -1,85 +1,83 @@
-"""What a run trains on and is measured on, and the batch of every step."""
+"""The images a run trains on and is measured on, and the augmented batch of every step.
+
+Random numbers depend on the seed and the step alone: neither on workers nor on interruptions.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ...compat import import_torchvision
 from ...data import Dataset, Domain, dataset_options, open_dataset
 from ...data.folders import plain
 from ...errors import ConfigError, FrettaError, FrettaWarning
-from .augment import (
-    color_jitter,
-    generator_for,
-    random_crop,
-    random_flip,
-    random_gray,
-    random_resized_crop,
-)
+from ...parts.random import drawing_from
 from .config import TrainConfig
 
 VALIDATION = 0.2  # of every source domain
-JITTER, GRAY = 0.3, 0.1  # strength, share of images
+
+Images = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (n, 3, H, W) and labels
 
 
-@dataclass(frozen=True, eq=False)
-class TrainData:
-    """The images of a run, by purpose."""
-
-    train: Dataset
-    held: dict[str, Dataset]  # "val", "test", "target": what accuracy is measured on
-
-    def facts(self) -> dict[str, Any]:
-        """For the card: how many images of which domain served for what."""
-        counts = {"train": self.train, **self.held}
-        return {
-            "name": self.train.name,
-            "images": {use: {d.name: len(d) for d in s.domains} for use, s in counts.items()},
-            "fingerprint": self.train.fingerprint(),
-        }
+def generator_for(*key: int | str) -> torch.Generator:
+    """A generator whose numbers depend on the key and nothing else."""
+    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
-def open_data(config: TrainConfig) -> TrainData:
-    """Everything a resolved config needs; DataError or ConfigError where that is not there."""
-    return _leave_one_out(config) if config.leave_one_out else _single(config)
+@lru_cache(maxsize=64)
+def _permutation(count: int, key: str) -> NDArray[np.int64]:
+    order: NDArray[np.int64] = torch.randperm(count, generator=generator_for(key)).numpy()
+    return order
 
 
-def _single(config: TrainConfig) -> TrainData:
-    def split(name: str, **more: Any) -> Dataset:
-        opened = open_dataset(config.data, config.root, split=name, size=config.size, **more)
-        return replace(opened, domains=[_limited(d, config, name) for d in opened.domains])
-
-    held = {"val": split("val")} if config.data == "digits" else {}
-    held["test"] = split("test", corruption=None)
-    return TrainData(split("train"), held)
+# ---- data sets ----------------------------------------------------------------------------------
 
 
-def _leave_one_out(config: TrainConfig) -> TrainData:
+def open_data(config: TrainConfig) -> dict[str, Dataset]:
+    """By purpose: "train", and "val", "test" or "target", on which accuracy is measured."""
+    if config.leave_one_out:
+        return _leave_one_out(config)
+    found = {}
+    for name in ("train", "val", "test") if config.data == "digits" else ("train", "test"):
+        options: dict[str, Any] = {"corruption": None} if name == "test" else {}
+        split = open_dataset(config.data, config.root, split=name, size=config.size, **options)
+        domains = [_limited(domain, config, name) for domain in split.domains]
+        found[name] = replace(split, domains=domains)
+    return found
+
+
+def _leave_one_out(config: TrainConfig) -> dict[str, Dataset]:
     # Training crops the images at their own size, so that nothing is resized twice.
     raw = open_dataset(config.data, config.root, size=None)
-    quiet = {"verify": "off"} if "verify" in dataset_options(config.data) else {}  # said once
-    sized = open_dataset(config.data, config.root, size=config.size, **quiet)
-    wanted = plain(str(config.target))
-    target = [name for name in raw.names if plain(name) == wanted]
+    verified = {"verify": "off"} if "verify" in dataset_options(config.data) else {}
+    sized = open_dataset(config.data, config.root, size=config.size, **verified)
     known = [*raw.names, *raw.missing]
-    if not any(plain(name) == wanted for name in known):
+    targets = [name for name in known if plain(name) == plain(str(config.target))]
+    if not targets:
         raise ConfigError(
             f"target={config.target!r} is no domain of {config.data}; it has {', '.join(known)}"
         )
-    sources = [name for name in raw.names if name not in target]
+    target = targets[0]
+    sources = [name for name in raw.names if name != target]
     if not sources:
         raise ConfigError(
-            f"{config.data} has only the domain {target[0]!r} in {raw.root}: leaving it out leaves "
+            f"{config.data} has only the domain {target!r} in {raw.root}: leaving it out leaves "
             "nothing to train on"
         )
-    absent = [name for name in raw.missing if plain(name) != wanted]
+    absent = [name for name in raw.missing if name != target]
     if absent:
         warnings.warn(
             f"{config.data} in {raw.root} lacks {', '.join(absent)}: training on "
@@ -89,18 +87,18 @@ def _leave_one_out(config: TrainConfig) -> TrainData:
         )
     train, val = [], []
     for name in sources:
-        whole = _limited(raw.domain(name), config, "train")
-        order = _permutation(len(whole), f"split/{config.seed}/{name}")
-        cut = round(VALIDATION * len(whole))
-        if not 0 < cut < len(whole):
-            raise ConfigError(f"domain {name!r} has {len(whole)} images: too few to split 80/20")
+        images = _limited(raw.domain(name), config, "train")
+        order = _permutation(len(images), f"split/{config.seed}/{name}")
+        cut = round(VALIDATION * len(images))
+        if not 0 < cut < len(images):
+            raise ConfigError(f"domain {name!r} has {len(images)} images: too few to split 80/20")
         val.append(_limited(sized.domain(name), config, "train").subset(np.sort(order[:cut])))
-        train.append(whole.subset(np.sort(order[cut:])))
-    held = {"val": replace(sized, domains=val)}
-    if target:
-        tested = _limited(sized.domain(target[0]), config, "test")
-        held["target"] = replace(sized, domains=[tested])
-    return TrainData(replace(raw, domains=train), held)
+        train.append(images.subset(np.sort(order[cut:])))
+    found = {"train": replace(raw, domains=train), "val": replace(sized, domains=val)}
+    if target in raw.names:
+        test = _limited(sized.domain(target), config, "test")
+        found["target"] = replace(sized, domains=[test])
+    return found
 
 
 def _limited(domain: Domain, config: TrainConfig, use: str) -> Domain:
@@ -110,10 +108,7 @@ def _limited(domain: Domain, config: TrainConfig, use: str) -> Domain:
     return domain.subset(np.sort(order[: config.limit]))
 
 
-@lru_cache(maxsize=64)
-def _permutation(count: int, key: str) -> NDArray[np.int64]:
-    order: NDArray[np.int64] = torch.randperm(count, generator=generator_for(key)).numpy()
-    return order
+# ---- batches ------------------------------------------------------------------------------------
 
 
 def rows(count: int, batch: int, step: int, key: str) -> NDArray[np.int64]:
@@ -127,13 +122,37 @@ def rows(count: int, batch: int, step: int, key: str) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-@dataclass(frozen=True)
-class Samples:
-    """One step's images (n, 3, H, W) uint8 and labels, or the error that stopped them."""
+def random_crop(x: Tensor, pad: int, random: torch.Generator) -> Tensor:
+    """Shift each image by up to `pad` pixels; black comes in at the border."""
+    n, channels, height, width = x.shape
+    top, left = torch.randint(0, 2 * pad + 1, (2, n, 1), generator=random)
+    row = (top + torch.arange(height))[:, None, :, None]
+    column = (left + torch.arange(width))[:, None, None, :]
+    image = torch.arange(n)[:, None, None, None]
+    channel = torch.arange(channels)[None, :, None, None]
+    return F.pad(x, (pad, pad, pad, pad))[image, channel, row, column]
 
-    x: NDArray[np.uint8]
-    y: NDArray[np.int64]
-    error: FrettaError | None = None
+
+def random_flip(x: Tensor, random: torch.Generator) -> Tensor:
+    """Mirror half of the images, left to right."""
+    flip = torch.rand(len(x), generator=random) < 0.5
+    return torch.where(flip[:, None, None, None], x.flip(3), x)
+
+
+@lru_cache(maxsize=1)
+def domain_transform(size: int) -> Callable[[Tensor], Tensor]:
+    """The augmentation of domain generalization, for one (3, H, W) image of any size."""
+    import_torchvision()
+    v2 = importlib.import_module("torchvision.transforms.v2")
+    transform: Callable[[Tensor], Tensor] = v2.Compose(
+        [
+            v2.RandomResizedCrop(size, scale=(0.7, 1.0)),
+            v2.RandomHorizontalFlip(),
+            v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3, hue=0.3),
+            v2.RandomGrayscale(0.1),
+        ]
+    )
+    return transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,34 +166,27 @@ class Batches:
     def __len__(self) -> int:
         return self.steps
 
-    def __getitem__(self, step: int) -> Samples:
+    def __getitem__(self, step: int) -> Images | FrettaError:
+        """An error is returned, so that the main process can raise it with its own type."""
+        random = generator_for("augment", self.config.seed, step)
         try:
-            return self._made(step)
-        except FrettaError as error:  # raised again, with its own type, in the main process
-            return Samples(np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), error)
+            pairs = [self._augmented(domain, step, random) for domain in self.domains]
+        except FrettaError as error:
+            return error
+        x, y = zip(*pairs, strict=True)
+        return np.concatenate(x), np.concatenate(y)
 
-    def _made(self, step: int) -> Samples:
+    def _augmented(self, domain: Domain, step: int, random: torch.Generator) -> Images:
         config, size = self.config, self.config.size or 32
-        random = generator_for("augment", config.seed, step)
-        x, y = [], []
-        for domain in self.domains:
-            key = f"order/{config.seed}/{domain.name}"
-            chosen = rows(len(domain), config.batch_size or 1, step, key)
-            y.append(domain.labels[chosen])
-            if config.leave_one_out:
-                for index in chosen:  # sizes differ
-                    image = torch.from_numpy(domain.read([index])[0]).permute(2, 0, 1)
-                    x.append(random_resized_crop(image, size, random)[None])
-            else:
-                x.append(torch.from_numpy(domain.read(chosen)).permute(0, 3, 1, 2))
-        images = torch.cat(x)
-        if config.leave_one_out:
-            images = random_flip(images, random)
-            colors = color_jitter(images.float().div_(255), JITTER, random)
-            colors = random_gray(colors, GRAY, random)
-            images = colors.mul_(255).round_().to(torch.uint8)
+        key = f"order/{config.seed}/{domain.name}"
+        chosen = rows(len(domain), config.batch_size or 1, step, key)
+        if config.leave_one_out:  # image by image: sizes differ
+            images = [torch.from_numpy(domain.read([i])[0]).permute(2, 0, 1) for i in chosen]
+            with drawing_from(random):
+                x = torch.stack([domain_transform(size)(image) for image in images])
         else:
-            images = random_crop(images, size // 8, random)
+            x = torch.from_numpy(domain.read(chosen)).permute(0, 3, 1, 2)
+            x = random_crop(x, size // 8, random)
             if config.data != "digits":  # a mirrored digit is no digit
-                images = random_flip(images, random)
-        return Samples(images.contiguous().numpy(), np.concatenate(y))
+                x = random_flip(x, random)
+        return x.contiguous().numpy(), domain.labels[chosen]

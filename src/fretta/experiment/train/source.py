@@ -1,40 +1,58 @@
-"""`train_source`: from a config to a safetensors file and its card."""
+"""Train a source model: step by step, with validation and checkpoints, to a file and its card."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import io
+import json
+import math
 import os
+import pickle
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from ..._util import replace_file
-from ...errors import ConfigError, ModelError
+from ...data import Dataset, make_stream
+from ...data.workers import ahead
+from ...errors import ConfigError, FrettaError, ModelError, WeightsError
 from ...models.cards import Card, card_path, find_card, sha256, write_card
 from ...models.imagenet import PACKAGED, check_packaged, packaged_state
 from ...models.load import build
 from ...models.weights import initialize, load_state, read_weights
 from ...parts.compute import find_device
-from .checkpoint import checkpoint_path
 from .config import TrainConfig
-from .data import TrainData, open_data
-from .loop import Progress, accuracy_of, fit, mean_accuracy, total_steps
+from .data import Batches, open_data
 
 PRETRAINED = "pretrained"
+REPORT_EVERY = 10  # steps between looks at the loss, which wait for the device
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; what the progress callback gets."""
+
+    step: int
+    steps: int
+    loss: float
+    lr: float
+    seconds: float  # in this process
+    accuracy: float | None = None  # on source validation, where it was just measured
+
+
+OnProgress = Callable[[Progress], None]
 
 
 def train_source(
-    config: TrainConfig,
-    *,
-    resume: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    config: TrainConfig, *, resume: bool = False, progress: OnProgress | None = None
 ) -> Card:
     """Train a source model, write `config.out` and its card, return the card.
 
@@ -46,34 +64,34 @@ def train_source(
     """
     config = config.resolved()
     settings = _settings(config)
-    finished = _check_place(config, settings, resume)
+    finished = _check_out(config, settings, resume)
     if finished is not None:
         return finished
     device = find_device(config.device)
     data = open_data(config)
-    classes = data.train.classes
+    classes = data["train"].classes
     began = time.monotonic()
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
-        model = _model(config, len(classes))
-        _try_out(model, config, len(classes))
-        model.to(device)
-        path = checkpoint_path(config.out)
-        best = fit(model, data, config, path, settings, resume, progress)
-    load_state(model, best.state or {}, "the trained weights")
+        model = _model(config, len(classes)).to(device)
+        steps, best = _fit(model, data, config, settings, resume, progress)
+    load_state(model, best["state"], "the trained weights")
     card = Card(
         model=str(config.model),
         num_classes=len(classes),
         classes=list(classes),
-        data=data.facts(),
+        data={
+            "name": data["train"].name,
+            "images": {use: {d.name: len(d) for d in s.domains} for use, s in data.items()},
+            "fingerprint": data["train"].fingerprint(),
+        },
         preprocessing=config.preprocessing.to_json(),
-        accuracy=_accuracies(model, data, config, device),
+        accuracy=_accuracies(model, data, config),
         seed=config.seed,
         training={
             "settings": settings,
-            "steps": total_steps(config, data),
-            "selected_step": best.step,
+            "steps": steps,
+            "selected_step": best["step"],
             "seconds": round(time.monotonic() - began, 1),  # since the last resume
         },
         versions=_versions(config),
@@ -81,14 +99,7 @@ def train_source(
     return _write(Path(config.out), model, card)
 
 
-def _write(out: Path, model: nn.Module, card: Card) -> Card:
-    card_path(out).unlink(missing_ok=True)  # never a card beside weights it does not describe
-    state = {k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}
-    replace_file(out, save(state, metadata={"format": "pt"}))
-    card = replace(card, sha256=sha256(out))
-    write_card(out, card)
-    checkpoint_path(out).unlink(missing_ok=True)
-    return card
+# ---- before -------------------------------------------------------------------------------------
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:
@@ -105,71 +116,247 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
     return settings
 
 
-def _check_place(config: TrainConfig, settings: dict[str, Any], resume: bool) -> Card | None:
-    """Nothing is overwritten unasked. The card of this very run if it is finished."""
+def _check_out(config: TrainConfig, settings: dict[str, Any], resume: bool) -> Card | None:
+    """Files are replaced with overwrite=True only. The card of this run if it is finished."""
     out, checkpoint = Path(config.out), checkpoint_path(config.out)
-    if out.is_file() and resume and not checkpoint.is_file():
+    unfinished = checkpoint.is_file()
+    if resume and out.is_file() and not unfinished:
         card = find_card(out)
         if card is not None and card.training.get("settings") == settings:
             return card
-    if out.exists() and not config.overwrite and not (resume and checkpoint.is_file()):
-        raise ConfigError(
-            f"{str(out)!r} exists and is of another run; choose another name, or overwrite=True"
-        )
-    if checkpoint.is_file() and not resume and not config.overwrite:
-        raise ConfigError(
-            f"{str(checkpoint)!r} is the checkpoint of an unfinished run; pass resume=True to go "
-            "on with it, or overwrite=True to begin again"
-        )
+    if not config.overwrite:
+        if out.exists() and not (resume and unfinished):
+            raise ConfigError(
+                f"{str(out)!r} exists and is of another run; choose another name, or overwrite=True"
+            )
+        if unfinished and not resume:
+            raise ConfigError(
+                f"{str(checkpoint)!r} is the checkpoint of an unfinished run; pass resume=True to "
+                "go on with it, or overwrite=True to begin again"
+            )
     if not resume:
         checkpoint.unlink(missing_ok=True)
-    parent = out.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"out={str(out)!r} cannot be written: {str(parent)!r} is not writable")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out={str(out)!r} cannot be written: {error}") from error
+    if not os.access(out.parent, os.W_OK):
+        raise ConfigError(f"out={str(out)!r}: the folder {str(out.parent)!r} is not writable")
     return None
 
 
 def _model(config: TrainConfig, num_classes: int) -> nn.Module:
-    spec, init = str(config.model), config.init
+    """The network with its first weights, tried on two images before hours of training."""
+    spec, init, size = str(config.model), config.init, config.size or 32
     model = build(spec, num_classes, pretrained=init == PRETRAINED)
-    if init is None or init == PRETRAINED:
-        return model
     if str(init) in PACKAGED:
         check_packaged(str(init), spec)
         initialize(model, packaged_state(str(init), model), f"init={init!r}")
-    else:
+    elif init is not None and init != PRETRAINED:
         initialize(model, read_weights(init), f"init={str(init)!r}")
-    return model
-
-
-def _try_out(model: nn.Module, config: TrainConfig, num_classes: int) -> None:
-    """A wrong size or head shows on two black images, before hours of training."""
-    size = config.size or 32
     try:
         with torch.no_grad():
             logits = model.eval()(torch.zeros(2, 3, size, size))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         raise ModelError(
-            f"{config.model} does not take images of {size}×{size} pixels: {error}; set size="
+            f"{spec} does not take images of {size}×{size} pixels: {error}; set size="
         ) from error
-    if not isinstance(logits, torch.Tensor) or logits.shape != (2, num_classes):
-        seen = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+    if not isinstance(logits, Tensor) or logits.shape != (2, num_classes):
+        seen = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ModelError(
-            f"{config.model} returns {seen} for two images where logits (2, {num_classes}) are "
-            "expected"
+            f"{spec} returns {seen} for two images where logits (2, {num_classes}) are expected"
         )
+    return model
+
+
+# ---- the loop -----------------------------------------------------------------------------------
+
+
+def _fit(
+    model: nn.Module,
+    data: dict[str, Dataset],
+    config: TrainConfig,
+    settings: dict[str, Any],
+    resume: bool,
+    progress: OnProgress | None,
+) -> tuple[int, dict[str, Any]]:
+    """Train `model` in place, drawing from the global generators.
+
+    Returns the number of steps, and the weights to keep: those with the best accuracy on source
+    validation, or the last.
+    """
+    device, checkpoint = torch.device(config.device), checkpoint_path(config.out)
+    steps, optimizer = _total_steps(config, data), _optimizer(config, model)
+    best: dict[str, Any] = {"accuracy": -1.0, "step": 0, "state": None}
+    start, every = 0, config.evaluate_every or 0
+    if resume and checkpoint.is_file():
+        saved = _load_checkpoint(checkpoint, settings)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        best, start = saved["best"], saved["step"]
+        _set_rng_states(saved["random"], device)
+    began = time.monotonic()
+    batches = ahead(
+        Batches(data["train"].domains, steps, config),
+        range(start, steps),
+        config.workers,
+        prefetch=2,
+    )
+    model.train()
+    try:
+        for done, batch in enumerate(batches, start + 1):
+            if isinstance(batch, FrettaError):
+                raise batch
+            lr = learning_rate(config, done - 1, steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            x = config.preprocessing.apply(torch.from_numpy(batch[0]), device)
+            y = torch.from_numpy(batch[1]).to(device)
+            loss = F.cross_entropy(model(x), y, label_smoothing=config.label_smoothing)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+            last = done == steps
+            validate = every > 0 and (done % every == 0 or last)
+            keep = config.checkpoint_every > 0 and done % config.checkpoint_every == 0 and not last
+            if not (validate or keep or last or done % REPORT_EVERY == 0):
+                continue
+            value = loss.item()
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"training diverged: the loss is {value} at step {done} of {steps} with "
+                    f"lr={config.lr}; lower it"
+                )
+            accuracy = None
+            if validate:
+                accuracy = _mean(_accuracy_by_domain(model, data["val"], config))
+                if accuracy > best["accuracy"]:
+                    best = {"accuracy": accuracy, "step": done, "state": _copied(model)}
+                model.train()
+            if progress is not None:
+                progress(Progress(done, steps, value, lr, time.monotonic() - began, accuracy))
+            if keep:
+                state = {
+                    "step": done,
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "best": best,
+                    "random": _rng_states(device),
+                }
+                _save_checkpoint(checkpoint, state, settings)
+    finally:
+        batches.close()
+    if best["state"] is None:
+        best = {"accuracy": 0.0, "step": steps, "state": _copied(model)}
+    return steps, best
+
+
+def _copied(model: nn.Module) -> dict[str, Tensor]:
+    return {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
+
+
+def _total_steps(config: TrainConfig, data: dict[str, Dataset]) -> int:
+    if config.leave_one_out:
+        return config.iterations or 0
+    images = len(data["train"].domains[0])
+    return max(1, (config.epochs or 0) * images // (config.batch_size or 1))
+
+
+def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
+    """Domain sets: constant. Otherwise half a cosine from lr down to 0."""
+    lr = config.lr or 0.0
+    return lr if config.leave_one_out else lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def _optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    lr, decay, momentum = config.lr or 0.0, config.weight_decay or 0.0, config.momentum
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if config.leave_one_out:
+        return torch.optim.Adam(parameters, lr, weight_decay=decay)
+    nesterov = momentum > 0
+    return torch.optim.SGD(parameters, lr, momentum, weight_decay=decay, nesterov=nesterov)
+
+
+def _accuracy_by_domain(
+    model: nn.Module, dataset: Dataset, config: TrainConfig
+) -> dict[str, float]:
+    """The share of images classified correctly. Leaves the model in eval mode."""
+    model.eval()
+    correct = dict.fromkeys(dataset.names, 0)
+    with torch.no_grad():
+        for batch in make_stream(dataset, batch_size=128, workers=config.workers):
+            logits = model(config.preprocessing.apply(batch.x, config.device))
+            correct[batch.domain] += int((logits.argmax(1).cpu() == batch.y).sum())
+    return {domain.name: correct[domain.name] / len(domain) for domain in dataset.domains}
+
+
+def _mean(by_domain: dict[str, float]) -> float:
+    return sum(by_domain.values()) / len(by_domain)
+
+
+# ---- checkpoints: everything a run needs to go on as if it had not stopped ----------------------
+
+
+def checkpoint_path(out: str | os.PathLike[str]) -> Path:
+    """`model.safetensors` is trained through `model.ckpt`, which goes when it is finished."""
+    return Path(out).with_suffix(".ckpt")
+
+
+def _save_checkpoint(path: Path, state: dict[str, Any], settings: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save({**state, "settings": json.dumps(settings)}, buffer)
+    replace_file(path, buffer.getvalue())
+
+
+def _load_checkpoint(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The state of a run with these settings. Never executes code from the file."""
+    damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, ValueError)
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        saved = json.loads(state.pop("settings"))
+    except (*damage, AttributeError, TypeError) as error:
+        raise WeightsError(
+            f"the checkpoint {str(path)!r} cannot be read ({str(error).splitlines()[0]}); remove "
+            "it to train from the beginning"
+        ) from error
+    different = [
+        f"{name}: {saved.get(name)!r} then, {settings.get(name)!r} now"
+        for name in sorted(saved.keys() | settings.keys())
+        if saved.get(name) != settings.get(name)
+    ]
+    if different:
+        raise ConfigError(
+            f"the checkpoint {str(path)!r} belongs to another run: {'; '.join(different)}. Resume "
+            "with the same settings, or remove it to train from the beginning"
+        )
+    return state
+
+
+def _rng_states(device: torch.device) -> list[Tensor]:
+    cuda = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *cuda]
+
+
+def _set_rng_states(states: list[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda" and len(states) > 1:
+        torch.cuda.set_rng_state(states[1], device)
+
+
+# ---- after --------------------------------------------------------------------------------------
 
 
 def _accuracies(
-    model: nn.Module, data: TrainData, config: TrainConfig, device: torch.device
+    model: nn.Module, data: dict[str, Dataset], config: TrainConfig
 ) -> dict[str, float]:
     """By split, and by domain where a split has several."""
     found: dict[str, float] = {}
-    for use, held in data.held.items():
-        by_domain = accuracy_of(model, held, config.preprocessing, device, config.workers)
-        found[use] = round(mean_accuracy(by_domain), 6)
+    for use, dataset in data.items():
+        if use == "train":
+            continue
+        by_domain = _accuracy_by_domain(model, dataset, config)
+        found[use] = round(_mean(by_domain), 6)
         if len(by_domain) > 1:
             found |= {f"{use}/{name}": round(value, 6) for name, value in by_domain.items()}
     return found
@@ -183,3 +370,13 @@ def _versions(config: TrainConfig) -> dict[str, str]:
     if library in ("timm", "torchvision"):
         found[library] = importlib.metadata.version(library)
     return found
+
+
+def _write(out: Path, model: nn.Module, card: Card) -> Card:
+    card_path(out).unlink(missing_ok=True)  # never a card beside weights it does not describe
+    state = {k: v.contiguous() for k, v in _copied(model).items()}
+    replace_file(out, save(state, metadata={"format": "pt"}))
+    card = replace(card, sha256=sha256(out))
+    write_card(out, card)
+    checkpoint_path(out).unlink(missing_ok=True)
+    return card

@@ -1,4 +1,4 @@
-"""Honest tuning: what a setting was chosen by is part of the result.
+"""Hyper-parameters chosen by a stated rule, which becomes part of the result.
 
 result = tune(load_suite("digits"), "g-fret", Store("results"), rule="first-domain")
 write_fragment(result, "tuned.toml")
@@ -6,11 +6,8 @@ write_fragment(result, "tuned.toml")
 
 from __future__ import annotations
 
-from .fragment import fragment, write_fragment
-from .rules import label_free
-from .space import GRIDS, make_space, paper_space, parse_grid, size
-from .start import tune
-from .values import Result, Rule, Trial
+from .rules import Rule, label_free, score
+from .search import GRIDS, Result, Trial, fragment, make_space, parse_grid, tune, write_fragment
 
 __all__ = [
     "GRIDS",
@@ -20,9 +17,8 @@ __all__ = [
     "fragment",
     "label_free",
     "make_space",
-    "paper_space",
     "parse_grid",
-    "size",
+    "score",
     "tune",
     "write_fragment",
 ]

@@ -1,0 +1,101 @@
+"""The batch of every step: which images, and how they are augmented."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fretta.errors import DataError
+from fretta.experiment.train import TrainConfig
+from fretta.experiment.train.data import (
+    Batches,
+    domain_transform,
+    generator_for,
+    open_data,
+    random_crop,
+    random_flip,
+    rows,
+)
+
+
+def pixels(n: int) -> Tensor:
+    x = torch.randint(0, 256, (n, 3, 6, 6), generator=generator_for("pixels"))
+    return x.to(torch.uint8)
+
+
+def test_generators_depend_on_the_key_alone() -> None:
+    draws = [torch.rand(3, generator=generator_for(*k)).tolist() for k in ((1, 2), (1, 2), (12,))]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_random_crop_is_a_shift_per_image() -> None:
+    x = pixels(50)
+    y = random_crop(x, 2, generator_for("crop"))
+    assert y.dtype == torch.uint8
+    seen = set()
+    for before, after in zip(x, y, strict=True):
+        padded = torch.zeros(3, 10, 10, dtype=torch.uint8)
+        padded[:, 2:8, 2:8] = before
+        found = [
+            (i, j)
+            for i in range(5)
+            for j in range(5)
+            if torch.equal(padded[:, i : i + 6, j : j + 6], after)
+        ]
+        assert len(found) == 1
+        seen |= set(found)
+    assert {i for i, _ in seen} == {j for _, j in seen} == set(range(5))
+
+
+def test_random_flip_mirrors_about_half() -> None:
+    x = pixels(200)
+    y = random_flip(x, generator_for("flip"))
+    flipped = [torch.equal(b, a.flip(2)) for a, b in zip(x, y, strict=True)]
+    kept = [torch.equal(b, a) for a, b in zip(x, y, strict=True)]
+    assert all(f != k for f, k in zip(flipped, kept, strict=True))
+    assert 70 < sum(flipped) < 130
+
+
+@pytest.mark.parametrize(("height", "width"), [(40, 40), (30, 90), (1, 50)])
+def test_images_of_any_size_become_one_size(height: int, width: int) -> None:
+    x = torch.randint(0, 256, (3, height, width), dtype=torch.uint8)
+    y = domain_transform(32)(x)
+    assert y.shape == (3, 32, 32)
+    assert y.dtype == torch.uint8
+
+
+def test_a_batch_is_a_function_of_seed_and_step(left_out: TrainConfig, stripes: Path) -> None:
+    config = left_out.resolved()
+    batches = Batches(open_data(config)["train"].domains, 4, config)
+
+    def batch(number: int, source: Batches = batches) -> np.ndarray:
+        made = source[number]
+        assert isinstance(made, tuple)
+        assert made[0].shape == (16, 3, 24, 24)  # 8 of each of two domains
+        return made[0]
+
+    before = torch.get_rng_state()
+    first = batch(2)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    assert np.array_equal(batch(2), first)
+    assert not np.array_equal(batch(3), first)
+    other = replace(batches, config=replace(config, seed=1))
+    assert not np.array_equal(batch(2, other), first)
+    for file in (stripes / "thin").rglob("*.png"):
+        file.write_bytes(b"no image")
+    assert isinstance(batches[2], DataError)  # raised by the main process
+
+
+def test_every_pass_shows_every_image_once() -> None:
+    shown = np.concatenate([rows(10, 4, step, "key") for step in range(10)])  # four passes
+    passes = shown.reshape(4, 10)
+    assert all(sorted(p.tolist()) == list(range(10)) for p in passes)
+    assert all((a != b).any() for a, b in pairwise(passes))
+    assert rows(3, 8, 0, "key").shape == (8,)  # a batch may be larger than the domain
