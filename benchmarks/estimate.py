@@ -168,7 +168,7 @@ def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
             edges = np.flatnonzero(np.diff(content[f"{domain}|batch"])) + 1
             pair = [[torch.from_numpy(p) for p in np.split(x, edges)] for x in (source, adapted)]
             # the interval alone; benchmarks/uneven.py is about the check for uneven classes
-            with patch("fretta.estimate.interval.dominant_class", return_value=None):
+            with patch("fretta.estimate.estimator.dominant_class", return_value=None):
                 result = estimate(*pair)
             before, after = _scores(source), _scores(adapted)
             scores = {k: after[k] - before[k] for k in before}

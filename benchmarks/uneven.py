@@ -215,7 +215,7 @@ def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
         for method, adapted in content.items():
             pair = [x.split(case.batch_size) for x in (source, adapted)]
             found, told = estimate(*pair), estimate(*pair, prior=prior)
-            with patch("fretta.estimate.interval.dominant_class", return_value=None):
+            with patch("fretta.estimate.estimator.dominant_class", return_value=None):
                 interval = estimate(*pair)  # the check switched off
             after = float((adapted.argmax(1) == y).double().mean())
             yield {

@@ -20,7 +20,8 @@ from fretta.api import build_method
 from fretta.cli import app
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, DataError, NeedError
-from fretta.estimate.compare import Item, answer, compare, share_frozen
+from fretta.estimate.compare import answer, compare
+from fretta.experiment.loop import Item, share_frozen
 from fretta.models import load, load_source
 
 NAMES = ("bn", "tent", "tsd", "g-fret")
@@ -280,7 +281,7 @@ def test_start_up_is_not_charged(
     """The first batch takes 100 seconds by this clock, the others 1, 2 and 30."""
     net, items = digits
     begins = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 133.0])
-    monkeypatch.setattr("fretta.estimate.compare.time.perf_counter", lambda: next(begins))
+    monkeypatch.setattr("fretta.experiment.loop.time.perf_counter", lambda: next(begins))
     (row,) = compare(net, items[:4], {})
     assert row.seconds_per_batch == 2.0
     begins = iter([0.0, 7.0])

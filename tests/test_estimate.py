@@ -12,10 +12,9 @@ from torch import Tensor
 
 from fretta.errors import ConfigError, InputError, StateError
 from fretta.estimate import Estimator, combine, estimate
-from fretta.estimate.balance import CONFUSED, DOUBT, dominant_class
 from fretta.estimate.estimator import BLOCKS
-from fretta.estimate.sums import FLATTEN, SLACK
-from fretta.estimate.words import estimated_text, verdict
+from fretta.estimate.sums import CONFUSED, DOUBT, FLATTEN, SLACK, dominant_class
+from fretta.estimate.verdict import estimate_text, verdict
 
 
 def logits_of(rows: list[list[float]]) -> Tensor:
@@ -286,8 +285,8 @@ def test_uneven_classes_are_never_said_to_help(share: float) -> None:
     assert found.uneven.share == pytest.approx(share, abs=0.1)
     names = [*"abc", "cat", *"defghi"]
     share_text = f"{100 * found.uneven.share:.0f} % predicted 'cat'"
-    assert share_text in estimated_text(found, names)
-    assert estimated_text(found, names).startswith("cannot tell")
+    assert share_text in estimate_text(found, names)
+    assert estimate_text(found, names).startswith("cannot tell")
     # whoever knows the shares gets an answer
     prior = [(1 - share) / 9] * 10
     prior[3] = share

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fretta.estimate import Measured
-from fretta.estimate.words import measured_text
 
 
 def test_by_hand() -> None:
@@ -53,6 +52,6 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
 
 
 def test_the_sentence() -> None:
-    text = measured_text(Measured(512, 300, 160, 60))
+    text = str(Measured(512, 300, 160, 60))
     assert text.startswith("helps (measured): +19.5 points (+14.9 to +24.0)")
     assert "p < 0.001 on 512 labeled images" in text

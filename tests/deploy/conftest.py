@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deploy_nets import NAMES, save_images, write_weights
 
-from fretta.deploy import Plan
+from fretta.deploy import AdaptOptions
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, images: Path) -> Callable[..., Plan]:
+def plan(tmp_path: Path, images: Path) -> Callable[..., AdaptOptions]:
     """plan(**changes): eight images per batch, the tiny model."""
     weights = tmp_path / "tiny.safetensors"
     write_weights(weights)
     (tmp_path / "labels.txt").write_text("\n".join(NAMES) + "\n")
 
-    def make(**changes: Any) -> Plan:
+    def make(**changes: Any) -> AdaptOptions:
         values: dict[str, Any] = {
             "model": "deploy_nets:tiny",
             "weights": str(weights),
@@ -41,6 +41,6 @@ def plan(tmp_path: Path, images: Path) -> Callable[..., Plan]:
             "device": "cpu",
             "statistics": 16,
         }
-        return Plan(**{**values, **changes})
+        return AdaptOptions(**{**values, **changes})
 
     return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+# for processes that import this module
+_PATHS = (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, _PATHS))}
 NAMES = ("ant", "bee", "cat", "dog")
 
 

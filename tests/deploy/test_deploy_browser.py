@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fretta.deploy import Plan, Session
+from fretta.deploy import AdaptOptions, adapt_images
 
 CHROME = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -18,11 +18,11 @@ DRIVER = shutil.which("chromedriver")
 
 @pytest.mark.browser
 @pytest.mark.skipif(not (CHROME and DRIVER), reason="no Chromium here: the page is NOT tested")
-def test_the_summary_on_screens(plan: Callable[..., Plan], tmp_path: Path) -> None:
+def test_the_summary_on_screens(plan: Callable[..., AdaptOptions], tmp_path: Path) -> None:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    Session(plan(hyperparameters={"lr": 30.0})).run()
+    adapt_images(plan(hyperparameters={"lr": 30.0}))
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROME)
     for argument in (

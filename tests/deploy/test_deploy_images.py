@@ -13,7 +13,7 @@ from PIL import Image
 
 from fretta.data.images import Decoding
 from fretta.data.listing import list_folder
-from fretta.deploy.feed import grouped, read_batches, read_image
+from fretta.data.read_ahead import group, read_image, read_readable
 
 HOW = Decoding(8, exif=True, alpha="white")
 
@@ -155,7 +155,7 @@ def test_mixed_sizes_become_one_batch(tmp_path: Path) -> None:
         paths.append(tmp_path / f"{number}.png")
         Image.new("RGB", size, "white").save(paths[-1])
     paths.insert(1, tmp_path / "absent.png")
-    ((positions, x),) = read_batches(map(str, paths), Decoding(8, fit="crop"), 8)
+    ((positions, x),) = read_readable([*map(str, paths)], str, Decoding(8, fit="crop"), 8)
     assert positions == [0, 2, 3, 4]
     assert x.shape == (4, 3, 8, 8)
     assert bool((x == 255).all())
@@ -164,7 +164,7 @@ def test_mixed_sizes_become_one_batch(tmp_path: Path) -> None:
 def test_a_small_rest_joins_the_batch_before_it() -> None:
     def sizes(total: int, known: bool = True) -> list[int]:
         names = map(str, range(total))
-        return [len(batch) for batch in grouped(names, 8, total if known else None)]
+        return [len(batch) for batch in group(names, 8, total if known else None)]
 
     assert sizes(16) == [8, 8]
     assert sizes(17) == [8, 9]
@@ -181,5 +181,5 @@ def test_real_photographs_are_all_read(shared: Path) -> None:
     names = found.names[::4]
     assert len(names) >= 200
     how = Decoding(64, fit="crop", exif=True, alpha="white")
-    read = [len(p) for p, _ in read_batches(map(found.path, names), how, 32)]
+    read = [len(p) for p, _ in read_readable(names, found.path, how, 32)]
     assert sum(read) == len(names)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fretta.data.listing import checked, list_folder, read_list
-from fretta.deploy.arriving import entries
+from fretta.data.read_ahead import read_entries
 from fretta.errors import DataError
 
 
@@ -126,7 +126,7 @@ def test_paths_as_they_arrive() -> None:
     number, writer = os.pipe()
     stop = threading.Event()
     with os.fdopen(number, "rb") as stream:
-        found = entries(stream, stop)
+        found = read_entries(stream, stop)
         os.write(writer, b"a.jpg\nb")
         assert next(found) == b"a.jpg"  # without waiting for the end
         os.write(writer, b".jpg\nc.jpg")
@@ -140,14 +140,14 @@ def test_waiting_for_paths_can_be_ended() -> None:
     stop = threading.Event()
     seen: list[bytes] = []
     with os.fdopen(number, "rb") as stream:
-        thread = threading.Thread(target=lambda: seen.extend(entries(stream, stop)))
+        thread = threading.Thread(target=lambda: seen.extend(read_entries(stream, stop)))
         thread.start()
         stop.set()
         thread.join(30)
         assert not thread.is_alive()
     os.close(writer)
     assert seen == []
-    assert list(entries(io.BytesIO(b"x\0y"), threading.Event(), b"\0")) == [b"x", b"y"]
+    assert list(read_entries(io.BytesIO(b"x\0y"), threading.Event(), b"\0")) == [b"x", b"y"]
 
 
 def test_entries_are_numbered_as_in_the_file(tmp_path: Path) -> None:

@@ -12,22 +12,22 @@ from test_deploy_command import words
 from typer.testing import CliRunner
 
 from fretta.cli import adapt, app
-from fretta.deploy import Plan, Session, pace
-from fretta.deploy.pace import ADAPTING, CHECK, STATISTICS, Pace
-from fretta.deploy.result import Exported
+from fretta.deploy import AdaptOptions, adapt_images, progress
+from fretta.deploy.progress import ADAPTING, CHECK, STATISTICS, Progress
+from fretta.deploy.result import WeightsCheck
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
 def test_the_time_left_includes_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now))
-    run = Pace({STATISTICS: 50, CHECK: 30})
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    run = Progress({STATISTICS: 50, CHECK: 30})
     assert run.left is None  # nothing is known yet
     run.begin(ADAPTING, 120, done=20)
-    with run.waiting():
-        now += 2
-    with run.forwarding(25):
+    run.reading += 2
+    now += 2
+    with run.timing_forward(25):
         now += 1
     now += 7
     run.advance(50)
@@ -46,7 +46,7 @@ def test_the_time_left_includes_the_end(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_every_phase_is_told(plan: Make) -> None:
     told: list[tuple[str, int, int | None]] = []
-    Session(plan(), on_progress=lambda p: told.append((p.phase, p.done, p.total))).run()
+    adapt_images(plan(), on_progress=lambda p: told.append((p.phase, p.done, p.total)))
     assert list(dict.fromkeys(phase for phase, _, _ in told)) == [ADAPTING, STATISTICS, CHECK]
     ends = {phase: (done, total) for phase, done, total in told}
     assert ends == {ADAPTING: (44, 44), STATISTICS: (16, 16), CHECK: (44, 44)}
@@ -66,7 +66,7 @@ def test_a_bar_on_a_terminal(plan: Make, monkeypatch: pytest.MonkeyPatch) -> Non
     console = Console(file=screen, force_terminal=True, width=120)
     monkeypatch.setattr(adapt, "console", console)
     with adapt._progress() as show:
-        Session(plan(), on_progress=show.progress).run()
+        adapt_images(plan(), on_progress=show.progress)
         show.bar.refresh()  # type: ignore[union-attr]
     assert "checking the weights" in screen.getvalue()
     assert "44 of 44 images" in screen.getvalue()
@@ -75,27 +75,25 @@ def test_a_bar_on_a_terminal(plan: Make, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("exported", "seen", "expected"),
     [
-        (Exported(512, 256, 0.99, None), 600, ""),
-        (Exported(512, 256, 0.904, 0.8, 0.82), 5000, "--statistics 2048"),
-        (Exported(512, 256, 0.904, None), 512, "more images"),
-        (Exported(0, 256, 0.904, None), 512, "end of the run"),
-        (Exported(0, 0, None, None), 512, ""),
+        (WeightsCheck(512, 256, 0.99, None), 600, ""),
+        (WeightsCheck(512, 256, 0.904, 0.8, 0.82), 5000, "--statistics 2048"),
+        (WeightsCheck(512, 256, 0.904, None), 512, "more images"),
+        (WeightsCheck(0, 256, 0.904, None), 512, "end of the run"),
+        (WeightsCheck(0, 0, None, None), 512, ""),
     ],
 )
-def test_little_agreement_is_explained(exported: Exported, seen: int, expected: str) -> None:
+def test_little_agreement_is_explained(exported: WeightsCheck, seen: int, expected: str) -> None:
     assert expected in exported.advice(seen)
     assert bool(exported.advice(seen)) == bool(expected)
     if exported.agreement is not None:
-        assert f"{100 * exported.agreement:.1f} % of 256 images" in exported.text()
-        assert ("80.0 %, the adapter's 82.0 %" in exported.text()) == (
-            exported.accuracy is not None
-        )
+        assert f"{100 * exported.agreement:.1f} % of 256 images" in str(exported)
+        assert ("80.0 %, the adapter's 82.0 %" in str(exported)) == (exported.accuracy is not None)
 
 
 def test_the_page_explains_it_too(plan: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fretta.deploy.result.ENOUGH", 1.01)
-    outcome = Session(plan()).run()
-    assert outcome.exported is not None
+    monkeypatch.setattr("fretta.deploy.result.AGREES", 1.01)
+    outcome = adapt_images(plan())
+    assert outcome.weights is not None
     page = (plan().out / "summary.html").read_text()
     assert "16 images; the adapter uses those of each batch" in page
     assert "--statistics 64" in page

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from deploy_nets import save_images
 
-from fretta.deploy import Outcome, Plan, Session
-from fretta.deploy.tally import Tally
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
+from fretta.deploy.result import Counts
 from fretta.errors import StoreError
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
 
 
@@ -24,8 +24,8 @@ def content(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in FILES]
 
 
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
+def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
+    return adapt_images(plan, **options)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def run(plan: Plan, **options: Any) -> Outcome:
 def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: Any) -> None:
     """A copy of the folder between two batches is what kill -9 leaves."""
 
-    def copy(tally: Tally) -> None:
-        if tally.batches in (2, 4):
-            shutil.copytree(tmp_path / "out", tmp_path / f"killed{tally.batches}")
+    def copy(counts: Counts) -> None:
+        if counts.batches in (2, 4):
+            shutil.copytree(tmp_path / "out", tmp_path / f"killed{counts.batches}")
 
     seconds = {"checkpoint_seconds": 0.0}
     whole = run(plan(**changes, **seconds), on_batch=copy)
@@ -58,13 +58,13 @@ def test_what_kill_leaves_behind_goes_on(plan: Make, tmp_path: Path, changes: An
         assert outcome.resumed_at == at - 1  # the copy was made before its checkpoint
         assert content(out) == expected
         assert outcome.estimate == whole.estimate
-        assert outcome.tally == whole.tally
+        assert outcome.counts == whole.counts
         assert not (out / "checkpoint.pt").exists()
 
 
 def test_killed_before_the_first_checkpoint(plan: Make, tmp_path: Path) -> None:
-    def copy(tally: Tally) -> None:
-        if tally.batches == 2:
+    def copy(counts: Counts) -> None:
+        if counts.batches == 2:
             shutil.copytree(tmp_path / "out", tmp_path / "killed")
 
     run(plan(), on_batch=copy)
@@ -91,8 +91,8 @@ def test_stopping_writes_everything_and_resumes(plan: Make, tmp_path: Path) -> N
 def test_an_error_keeps_what_was_done(plan: Make, tmp_path: Path) -> None:
     run(plan(out=tmp_path / "whole"))
 
-    def fail(tally: Tally) -> None:
-        if tally.batches == 3:
+    def fail(counts: Counts) -> None:
+        if counts.batches == 3:
             raise RuntimeError("lightning")
 
     with pytest.raises(RuntimeError, match="lightning"):
@@ -124,7 +124,7 @@ def stopped_run(make: Make, **changes: Any) -> None:
 )
 def test_other_settings_are_refused(plan: Make, changes: Any, said: str) -> None:
     stopped_run(plan)
-    with pytest.raises(StoreError, match="begun with other settings") as error:
+    with pytest.raises(StoreError, match="began with other settings") as error:
         run(plan(**changes), resume=True)
     assert said in str(error.value)
     assert run(plan(workers=1), resume=True).complete  # how fast is free
@@ -190,7 +190,7 @@ def test_a_mistake_leaves_an_earlier_run_alone(plan: Make, tmp_path: Path) -> No
 
 
 def test_one_run_at_a_time(plan: Make) -> None:
-    def second(tally: Tally) -> None:
+    def second(counts: Counts) -> None:
         with pytest.raises(StoreError, match="another run is writing"):
             run(plan(), resume=True)
 
@@ -219,9 +219,9 @@ def test_the_order_of_folders(plan: Make, tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     paths = [row.split(",")[0] for row in rows]
     assert paths != sorted(paths)
-    assert any("shuffled (seed 0)" in text for text in outcome.remarks)
-    assert outcome.tally.labeled == 18
-    assert outcome.tally.source_labeled == 18  # all, since the classes are known
+    assert any("shuffled (seed 0)" in text for text in outcome.notes)
+    assert sum(outcome.counts.labeled) == 18
+    assert outcome.counts.compared == 18  # all, since the classes are known
     run(plan(data=data, shuffle=False), force=True)
     rows = (tmp_path / "out" / "predictions.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == sorted(paths)
@@ -232,10 +232,11 @@ def test_a_batch_cut_off_by_a_stop_is_not_taken(images: Path) -> None:
     import threading
 
     from fretta.data.images import Decoding
-    from fretta.deploy.feed import Feed
+    from fretta.data.read_ahead import read_ahead
 
     names = sorted(os.listdir(images))[:3]
     asked = iter([False, True])  # before waiting, and once something came
-    with Feed([names], lambda n: images / n, Decoding(16), 1, threading.Event()) as feed:
-        assert feed.take(lambda: next(asked)) is None
-        assert not feed.ended
+    batches = read_ahead(
+        [names], lambda n: images / n, Decoding(16), 1, threading.Event(), lambda: next(asked)
+    )
+    assert list(batches) == []

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from fretta.deploy import Plan, Session
-from fretta.deploy.outputs import label_cell, path_cell
+from fretta.deploy import AdaptOptions, adapt_images
+from fretta.deploy.output import label_cell, path_cell
 from fretta.errors import ConfigError, DataError, FrettaError, WeightsError
 from fretta.models.labels import read_labels
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
 class Evil:
@@ -39,7 +39,7 @@ def test_weights_that_execute_code_are_refused(plan: Make, tmp_path: Path, kind:
     else:
         file.write_bytes(pickle.dumps(Evil(trace)))
     with pytest.raises(WeightsError, match="can execute code"):
-        Session(plan(weights=str(file))).run()
+        adapt_images(plan(weights=str(file)))
     assert not trace.exists()
     assert not (tmp_path / "out").exists()
 
@@ -49,10 +49,10 @@ def test_a_safetensors_header_that_lies_is_refused(plan: Make, tmp_path: Path) -
     file = tmp_path / "lie.safetensors"
     file.write_bytes(len(head).to_bytes(8, "little") + head.encode() + b"\0" * 36)
     with pytest.raises(WeightsError, match="is not a safetensors file"):
-        Session(plan(weights=str(file))).run()
+        adapt_images(plan(weights=str(file)))
     file.write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
     with pytest.raises(WeightsError, match="is not a safetensors file"):
-        Session(plan(weights=str(file))).run()
+        adapt_images(plan(weights=str(file)))
 
 
 def test_a_card_cannot_choose_code(plan: Make, tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_card_cannot_choose_code(plan: Make, tmp_path: Path) -> None:
     }
     (tmp_path / "tiny.json").write_text(json.dumps(card))
     with pytest.raises(WeightsError, match=r"asks to import 'deploy_nets:tiny'.*--model"):
-        Session(plan(model=str(weights), weights=None)).run()
-    assert Session(make).run().complete  # the user says it: fine
+        adapt_images(plan(model=str(weights), weights=None))
+    assert adapt_images(make).complete  # the user says it: fine
 
 
 def test_shards_outside_the_folder_are_refused(plan: Make, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_shards_outside_the_folder_are_refused(plan: Make, tmp_path: Path) -> No
     index = {"weight_map": {"a": "../../secret.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(WeightsError, match=r"'\.\./\.\./secret\.safetensors', which is not in its"):
-        Session(plan(model=f"hf:{folder}", weights=None)).run()
+        adapt_images(plan(model=f"hf:{folder}", weights=None))
 
 
 def test_a_list_that_leads_elsewhere_stops_before_any_work(plan: Make, tmp_path: Path) -> None:
@@ -89,11 +89,10 @@ def test_a_list_that_leads_elsewhere_stops_before_any_work(plan: Make, tmp_path:
     place.mkdir()
     (place / "list.txt").write_text("../images/000.png\n")
     with pytest.raises(DataError, match="lies outside"):
-        Session(plan(data=str(place / "list.txt"))).run()
+        adapt_images(plan(data=str(place / "list.txt")))
     assert not (tmp_path / "out").exists()
-    assert Session(plan(data=str(place / "list.txt"), root=tmp_path / "images", limit=1)).plan
-    done = Session(plan(data=str(place / "list.txt"), allow_outside=True)).run()
-    assert done.tally.images == 1
+    done = adapt_images(plan(data=str(place / "list.txt"), allow_outside=True))
+    assert done.counts.images == 1
 
 
 def test_cells_no_spreadsheet_executes() -> None:
@@ -108,7 +107,7 @@ HOSTILE = ["../../etc/passwd", "<script>alert(1)</script>", 'a,"b"\nc', "=HYPERL
 def test_hostile_labels_stay_text(plan: Make, tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(HOSTILE))
     before = {p for p in tmp_path.rglob("*") if "out" not in p.parts}
-    Session(plan(labels=tmp_path / "labels.json", compare_source=True)).run()
+    adapt_images(plan(labels=tmp_path / "labels.json", compare_source=True))
     assert {p for p in tmp_path.rglob("*") if "out" not in p.parts} == before
     ours = {"predictions.csv", "health.jsonl", "adapted.safetensors"}
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
@@ -132,7 +131,7 @@ class Seen(html.parser.HTMLParser):
 
 
 def test_the_page_needs_nothing_else(plan: Make, tmp_path: Path) -> None:
-    Session(plan(data=str(tmp_path / "images"), hyperparameters={"lr": 30.0})).run()
+    adapt_images(plan(data=str(tmp_path / "images"), hyperparameters={"lr": 30.0}))
     page = (tmp_path / "out" / "summary.html").read_text()
     seen = Seen()
     seen.feed(page)
@@ -142,6 +141,7 @@ def test_the_page_needs_nothing_else(plan: Make, tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
     assert "prefers-color-scheme:dark" in page
     assert sum(tag == "svg" for tag, _ in seen.tags) >= 5
+    assert all(f">{text}</text>" in page for text in ("nats", "batch", "0"))  # axes
     assert 'class="mark"' in page  # with this learning rate the guard acts
     assert "<td>rollback</td>" in page
 
@@ -182,4 +182,4 @@ def test_label_files_that_cannot_be(tmp_path: Path, name: str, text: str, said: 
 def test_labels_must_fit_the_model(plan: Make, tmp_path: Path) -> None:
     (tmp_path / "three.txt").write_text("a\nb\nc")
     with pytest.raises(FrettaError, match="names 3 classes, the model has 4"):
-        Session(plan(labels=tmp_path / "three.txt")).run()
+        adapt_images(plan(labels=tmp_path / "three.txt"))

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 import torch
-from deploy_nets import NAMES, save_images, tiny
+from deploy_nets import ENVIRONMENT, NAMES, save_images, tiny
 from PIL import Image
 from safetensors.torch import load_file
 
-from fretta.deploy import Outcome, Plan, Session
-from fretta.deploy.outputs import COLUMNS
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
+from fretta.deploy.output import COLUMNS
 from fretta.errors import ConfigError, DataError, StoreError
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
+def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
+    return adapt_images(plan, **options)
 
 
 def table(out: Path) -> list[dict[str, str]]:
@@ -48,7 +48,7 @@ def test_every_file_has_its_row(plan: Make, tmp_path: Path, images: Path) -> Non
         assert sorted(map(float, shares), reverse=True) == list(map(float, shares))
         assert row["label5"] == row["confidence5"] == row["note"] == ""
     asked = [row["source_label"] != "" for row in rows]
-    assert sum(asked) == outcome.tally.compared == 6  # one in eight of every batch
+    assert sum(asked) == outcome.counts.compared == 6  # one in eight of every batch
     health = [
         json.loads(line) for line in (tmp_path / "out" / "health.jsonl").read_text().splitlines()
     ]
@@ -74,9 +74,9 @@ def test_the_weights_load_without_fretta(plan: Make, tmp_path: Path, images: Pat
         pixels = torch.from_numpy(np.asarray(Image.open(images / row["path"])).copy())
         x = (pixels.permute(2, 0, 1)[None] / 255 - 0.5) / 0.25
         same += int(net(x).argmax()) == int(row["class"])
-    assert outcome.exported is not None
-    assert (outcome.exported.images, outcome.exported.checked) == (16, 44)
-    assert outcome.exported.agreement == pytest.approx(same / 44, abs=1.5 / 44)
+    assert outcome.weights is not None
+    assert (outcome.weights.images, outcome.weights.checked) == (16, 44)
+    assert outcome.weights.agreement == pytest.approx(same / 44, abs=1.5 / 44)
 
 
 def test_a_method_that_changes_nothing_gives_the_same_weights(plan: Make, tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_a_method_that_changes_nothing_gives_the_same_weights(plan: Make, tmp_pa
     )
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[k], theirs[k]) for k in ours)
-    assert outcome.tally.changed == 0
-    assert outcome.exported is not None
-    assert outcome.exported.agreement == 1
+    assert outcome.counts.changed == 0
+    assert outcome.weights is not None
+    assert outcome.weights.agreement == 1
 
 
 def test_accuracy_before_and_after(plan: Make, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_accuracy_before_and_after(plan: Make, tmp_path: Path) -> None:
     save_images(tmp_path / "classes" / "zebra", 1)
     strange = run(plan(data=str(tmp_path / "classes")), force=True)
     assert strange.accuracy is None
-    assert any("1 of 5 folders are not named as a class" in text for text in strange.remarks)
+    assert any("1 of 5 folders are not named as a class" in text for text in strange.notes)
 
 
 def test_unreadable_files(plan: Make, tmp_path: Path, images: Path) -> None:
@@ -119,7 +119,7 @@ def test_unreadable_files(plan: Make, tmp_path: Path, images: Path) -> None:
     assert len(rows) == 44
     assert rows[20]["note"] == "unreadable: the file is empty"
     assert rows[20]["label"] == ""
-    assert (outcome.tally.images, outcome.tally.unreadable) == (43, 1)
+    assert (outcome.counts.images, outcome.counts.unreadable) == (43, 1)
     assert "the file is empty" in (tmp_path / "out" / "summary.html").read_text()
 
 
@@ -145,7 +145,7 @@ def test_a_first_batch_that_fails_leaves_nothing(plan: Make, tmp_path: Path, ima
 def test_stopped_before_the_first_batch(plan: Make) -> None:
     outcome = run(plan(), stopped=lambda: True)
     assert not outcome.complete
-    assert outcome.tally.images == 0
+    assert outcome.counts.images == 0
     assert run(plan(), resume=True).complete
 
 
@@ -179,7 +179,7 @@ def test_source_images_for_eata(plan: Make, tmp_path: Path, images: Path) -> Non
     [
         ({"guard": "maybe"}, "--guard 'maybe' is unknown"),
         ({"batch_size": 0}, "--batch-size 0"),
-        ({"size": None}, "how images are prepared .*--size"),
+        ({"size": None}, "is not known; give size="),
         ({"method": "tint"}, "did you mean 'tent'"),
         ({"hyperparameters": {"rate": 1}}, "no hyper-parameter 'rate'"),
         ({"model": "timm:resnet18", "weights": None}, "was never trained"),
@@ -260,11 +260,11 @@ def test_weights_that_do_not_fit_can_be_written_later(plan: Make, tmp_path: Path
         path.write_bytes(content)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fretta.deploy.outputs.replace_file", full)
+        patch.setattr("fretta.deploy.output.replace_file", full)
         with pytest.raises(StoreError, match=r"adapted.safetensors.*No space left"):
             run(plan())
     outcome = run(plan(), resume=True)  # only the weights are left to do
-    assert outcome.resumed_at == outcome.tally.batches == 6
+    assert outcome.resumed_at == outcome.counts.batches == 6
     for name in ("predictions.csv", "adapted.safetensors"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -274,11 +274,11 @@ def test_memory_does_not_grow_with_the_folder(plan: Make, tmp_path: Path, images
     """20,000 files; the process may need no more than for 2,000, but for their names."""
     script = (
         "import resource, sys, torch; torch.set_num_threads(1)\n"
-        "from pathlib import Path; from fretta.deploy import Plan, Session\n"
+        "from pathlib import Path; from fretta.deploy import AdaptOptions, adapt_images\n"
         "data, out, weights = sys.argv[1:]\n"
-        "o = Session(Plan(model='deploy_nets:tiny', weights=weights, data=data, out=Path(out),\n"
-        "    method='bn', size=16, mean=(.5,) * 3, std=(.5,) * 3, device='cpu')).run()\n"
-        "print(o.tally.images, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "o = adapt_images(AdaptOptions('deploy_nets:tiny', data, Path(out), weights=weights,\n"
+        "    method='bn', size=16, mean=(.5,) * 3, std=(.5,) * 3, device='cpu'))\n"
+        "print(o.counts.images, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     peaks = []
     for count in (2_000, 20_000):
@@ -291,7 +291,7 @@ def test_memory_does_not_grow_with_the_folder(plan: Make, tmp_path: Path, images
             capture_output=True,
             text=True,
             check=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env=ENVIRONMENT,
         )
         seen, peak = map(int, done.stdout.split())
         assert seen == count

@@ -13,13 +13,12 @@ from deploy_nets import NAMES, save_images
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.deploy import Outcome, Plan, Session
-from fretta.deploy.result import FEW
-from fretta.deploy.tally import Tally
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
+from fretta.deploy.result import FEW, Counts
 from fretta.errors import ConfigError
 from fretta.estimate import Dominant, Estimate
 
-Make = Callable[..., Plan]
+Make = Callable[..., AdaptOptions]
 
 
 @pytest.fixture
@@ -29,8 +28,8 @@ def classes(tmp_path: Path) -> Path:
     return tmp_path / "classes"
 
 
-def run(plan: Plan, **options: Any) -> Outcome:
-    return Session(plan, **options).run()
+def run(plan: AdaptOptions, **options: Any) -> AdaptResult:
+    return adapt_images(plan, **options)
 
 
 def estimated(low: float, high: float, **more: Any) -> Estimate:
@@ -41,26 +40,23 @@ def estimated(low: float, high: float, **more: Any) -> Estimate:
 
 def test_labels_have_the_last_word(plan: Make, classes: Path, tmp_path: Path) -> None:
     outcome = run(plan(data=str(classes)))
-    t, measured = outcome.tally, outcome.measured
+    t, measured = outcome.counts, outcome.measured
     assert measured is not None
-    assert measured.images == t.labeled == 40
+    assert measured.images == sum(t.labeled) == 40
     assert measured.change == pytest.approx(
         (outcome.accuracy or 0) - (outcome.source_accuracy or 0)
     )
-    assert t.gained - t.lost == t.right - t.source_right
-    # class by class it adds up
-    assert {c: counts[0] for c, counts in t.by_class.items()} == dict.fromkeys(range(4), 10)
-    assert sum(counts[1] for counts in t.by_class.values()) == t.source_right
-    assert sum(counts[2] for counts in t.by_class.values()) == t.right
+    assert t.gained - t.lost == sum(t.right) - sum(t.source_right)
+    assert t.labeled == [10] * 4
     first, second = outcome.verdict_lines()
     assert "(measured)" in first
-    assert second.startswith("without labels it would have said")
+    assert second.startswith("without labels the estimate is")
     result = json.loads((tmp_path / "out" / "settings.json").read_text())["result"]
     assert result["measured"]["gained"] == t.gained
     assert result["verdict"] == outcome.verdict
     page = unescape((tmp_path / "out" / "summary.html").read_text())
     assert first[1:] in page
-    assert page.index("(measured)") < page.index("ithout labels it would have said")
+    assert page.index("(measured)") < page.index("ithout labels the estimate is")
     assert "Accuracy by class" in page
 
 
@@ -69,25 +65,26 @@ def test_counts_of_pairs_are_resumed(plan: Make, classes: Path) -> None:
     batches: list[int] = []
     parts = plan(data=str(classes), out=plan().out / "parts")
     run(parts, on_batch=lambda t: batches.append(1), stopped=lambda: len(batches) >= 2)
-    assert run(parts, resume=True).tally == whole.tally
+    assert run(parts, resume=True).counts == whole.counts
 
 
 def test_a_measured_loss_is_never_called_a_gain(tmp_path: Path) -> None:
-    tally = Tally(images=512, compared=512, changed=256, source_labeled=512, labeled=512)
-    tally.source_right, tally.lost, tally.gained, tally.right = 400, 210, 1, 191
-    lost = Outcome(tmp_path, True, tally, estimate=estimated(0.159, 0.401), names=["cat"])
+    counts = Counts([512], [512], [512], [400], [191], changed=256, lost=210, gained=1)
+    lost = AdaptResult(
+        tmp_path, True, counts, estimate=estimated(0.159, 0.401), class_names=["cat"]
+    )
     assert lost.verdict == "hurts"
     assert lost.verdict_lines()[0].startswith("hurts (measured): -40.8 points")
-    tally.lost, tally.gained, tally.right = 20, 121, 501
-    won = Outcome(tmp_path, True, tally, estimate=estimated(-0.05, 0.3), names=["cat"])
+    counts.lost, counts.gained, counts.right = 20, 121, [501]
+    won = AdaptResult(tmp_path, True, counts, estimate=estimated(-0.05, 0.3), class_names=["cat"])
     assert won.verdict == "helps"  # the estimate alone cannot tell
     assert won.verdict_lines()[0].startswith("helps (measured): +19.7 points")
 
 
 def test_uneven_classes(tmp_path: Path) -> None:
-    tally = Tally(images=4096, compared=512, changed=256)
+    counts = Counts([4096, 0], [512, 0], [0, 0], [0, 0], [0, 0], changed=256)
     found = estimated(-0.5, 0.4, uneven=Dominant(1, 0.78))
-    outcome = Outcome(tmp_path, True, tally, estimate=found, names=["dog", "cat"])
+    outcome = AdaptResult(tmp_path, True, counts, estimate=found, class_names=["dog", "cat"])
     (line,) = outcome.verdict_lines()
     assert "cannot tell: classes look uneven (78 % predicted 'cat')" in line
     assert "--prior" in line

@@ -32,15 +32,15 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..deploy import Outcome
-    from ..deploy.pace import Pace
+    from ..deploy import AdaptResult
+    from ..deploy.progress import Progress as RunProgress
 
 EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """Named as the fields of Plan."""
+    """Named as the fields of AdaptOptions."""
 
     data: Annotated[
         str,
@@ -102,32 +102,30 @@ def adapt(
     force: Annotated[bool, typer.Option("--force", help="Replace the run in --out.")] = False,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
-    from ..deploy import Plan, Session
+    from ..deploy import AdaptOptions, adapt_images
     from ..estimate.prior import read_prior
 
     if resume and force:
-        raise ConfigError("--resume goes on and --force starts anew; give one of them")
-    plan = Plan(
-        **model.arguments(),
-        **vars(options),
-        pretrained=pretrained,
-        hyperparameters=hyperparameters(set_),
-        prior=None if prior is None else read_prior(prior),
-        checkpoint_seconds=checkpoint,
-    )
+        raise ConfigError("--resume continues and --force starts again; give one of them")
     with _signals() as received, _progress() as show:
-        session = Session(
-            plan,
+        result = adapt_images(
+            AdaptOptions(
+                **model.arguments(),
+                **vars(options),
+                pretrained=pretrained,
+                hyperparameters=hyperparameters(set_),
+                prior=None if prior is None else read_prior(prior),
+                checkpoint_seconds=checkpoint,
+            ),
             resume=resume,
             force=force,
             stopped=lambda: bool(received),
             on_start=show.start,
             on_progress=show.progress,
-            on_remark=lambda text: print_line(f"note: {name_options(text, ['adapt'])}"),
+            on_note=lambda text: print_line(f"note: {name_options(text, ['adapt'])}"),
         )
-        outcome = session.run()
-    _print_outcome(outcome)
-    if received and not outcome.complete:
+    _print_result(result)
+    if received and not result.complete:
         raise typer.Exit(128 + received[0])
 
 
@@ -161,15 +159,15 @@ class _Show:
         self.bar, self.task = bar, None if bar is None else bar.add_task("", total=None, facts="")
         self.printed = time.monotonic()
 
-    def start(self, opened: Any, tally: Any) -> None:
-        print_line(f"model   {opened.spec}, {len(opened.labels.names):,} classes")
-        print_line(f"labels  {opened.labels.origin}")
-        print_line(f"images  {opened.preprocessing.text()}")
-        if tally.files:
-            print_line(f"resumed after {tally.files:,} images")
+    def start(self, setup: Any, counts: Any) -> None:
+        print_line(f"model   {setup.case.spec}, {len(setup.case.labels.names):,} classes")
+        print_line(f"labels  {setup.case.labels.origin}")
+        print_line(f"images  {setup.case.preprocessing.text()}")
+        if counts.files:
+            print_line(f"resumed after {counts.files:,} images")
         self.printed = time.monotonic()
 
-    def progress(self, pace: Pace) -> None:
+    def progress(self, pace: RunProgress) -> None:
         of = "" if pace.total is None else f" of {pace.total:,}"
         left = "" if pace.left is None else f", {duration(pace.left)} left"
         facts = f"{pace.done:,}{of} images, {pace.rate:.3g}/s{left}"
@@ -203,29 +201,28 @@ def _progress() -> Iterator[_Show]:
         yield _Show(bar)
 
 
-def _print_outcome(outcome: Outcome) -> None:
-    from ..deploy.html import percent
+def _print_result(result: AdaptResult) -> None:
+    from ..deploy.page import percent
 
-    t = outcome.tally
-    left_out = f", {t.unreadable:,} files unreadable" if t.unreadable else ""
-    batches = f"{t.batches:,} batch" + ("" if t.batches == 1 else "es")
-    print_line(f"\n{t.images:,} images in {batches}{left_out}")
-    if outcome.accuracy is not None:
-        before, after = percent(outcome.source_accuracy), percent(outcome.accuracy)
+    counts = result.counts
+    left_out = f", {counts.unreadable:,} files unreadable" if counts.unreadable else ""
+    batches = f"{counts.batches:,} batch" + ("" if counts.batches == 1 else "es")
+    print_line(f"\n{counts.images:,} images in {batches}{left_out}")
+    if result.accuracy is not None:
+        before, after = percent(result.source_accuracy), percent(result.accuracy)
         print_line(f"accuracy: {before} before, {after} after")
-    if t.compared:
+    if result.changed is not None:
         print_line(
-            f"changed: {percent(t.changed / t.compared)} of {t.compared:,} predictions compared"
+            f"changed: {percent(result.changed)} of {counts.compared:,} predictions compared"
         )
-    for line in outcome.verdict_lines():
+    for line in result.verdict_lines():
         print_line(line)
-    done = outcome.exported
-    if done is not None:
-        print_line(f"the written weights {done.text()}")
-        if done.advice(t.images):
-            print_line(f"  {done.advice(t.images)}")
-    if not outcome.complete:
-        print_line("stopped before the end; the same command with --resume goes on")
-    if t.images:
-        weights = ", weights" if done is not None else ""
-        print_line(f"wrote predictions, health{weights} and {outcome.out / 'summary.html'}")
+    if result.weights is not None:
+        print_line(f"the written weights {result.weights}")
+        if advice := result.weights.advice(counts.images):
+            print_line(f"  {advice}")
+    if not result.complete:
+        print_line("stopped before the end; the same command with --resume continues")
+    if counts.images:
+        weights = ", weights" if result.weights is not None else ""
+        print_line(f"wrote predictions, health{weights} and {result.out / 'summary.html'}")

@@ -36,8 +36,9 @@ from .options import (
 from .progress import progress_bar
 
 if TYPE_CHECKING:
-    from ..estimate.compare import Compared, Item
+    from ..estimate.compare import Compared
     from ..experiment.case import Case
+    from ..experiment.loop import Item
     from ..method import Method
     from ..models.labels import Labels as ClassLabels
 
@@ -170,7 +171,6 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
 
 def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None) -> Images:
     """Domains are judged one by one, and labels are known."""
-    from ..estimate.compare import Item
     from ..models.labels import Labels
 
     stream = case.stream(
@@ -180,8 +180,9 @@ def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None
         limit=options.limit or None,
         domains=domains,
     )
-    items = (Item(b.x, b.y, b.reset, b.domain) for b in case.items(stream))
-    return Images(items, stream.samples, Labels(list(case.data.classes), "the data set"))
+    return Images(
+        case.items(stream), stream.samples, Labels(list(case.data.classes), "the data set")
+    )
 
 
 def _from_files(
@@ -192,8 +193,8 @@ def _from_files(
     import torch
 
     from ..data.listing import list_folder, read_list
-    from ..deploy.feed import read_groups, refuse_unreadable
-    from ..estimate.compare import Item
+    from ..data.read_ahead import group, read_ahead
+    from ..experiment.loop import Item
     from ..models.labels import truth_of
 
     path = Path(data.data)
@@ -216,19 +217,17 @@ def _from_files(
     unreadable: list[tuple[str, str]] = []
 
     def batches() -> Iterator[Item]:
-        paths, first = map(listing.path, names), 0
+        grouped = group(names, options.batch_size, len(names))
         decoding = case.preprocessing.decoding()
-        for group in read_groups(paths, decoding, options.batch_size, workers):
-            mine = names[first : first + len(group.names)]
-            group.names, first = mine, first + len(mine)
+        for batch in read_ahead(grouped, listing.path, decoding, workers):
             if not skip_unreadable:
-                refuse_unreadable(group, "repair or remove the file, or give --skip-unreadable")
-            unreadable.extend((mine[i], why) for i, why in sorted(group.unreadable.items()))
-            if not group.kept:
+                batch.check_readable("repair or remove the file, or give --skip-unreadable")
+            unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
+            if not batch.kept:
                 continue
-            folders = [os.path.dirname(mine[i]) for i in group.kept]
+            folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(case.preprocessing.apply(group.pixels, case.device), y)
+            yield Item(case.preprocessing.apply(batch.pixels, case.device), y)
 
     return Images(batches(), len(names), case.labels, unreadable)
 

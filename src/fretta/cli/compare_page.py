@@ -6,14 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..data.listing import shown
-from ..deploy.html import class_table, document, e, section, share_table, table
-from ..estimate.words import how_measured, points, reason, unevenness, verdict
+from ..deploy.page import class_accuracies, class_shares, render
+from ..estimate.verdict import points, reason, tests_used, unevenness, verdict
 from .tables import DASH
 
 if TYPE_CHECKING:
     from ..estimate.compare import Compared
     from .compare import Images
 
+SOURCE_MODEL = "the source model"
 LISTED = 50  # unreadable files
 
 
@@ -38,11 +39,10 @@ def _measured_cells(row: Compared, names: list[str]) -> list[str]:
     if measured is None:
         return [*[DASH] * 4, level, DASH]
     numbers = [points(value) for value in (measured.change, *measured.interval)]
-    chance = "< 0.001" if measured.p < 0.001 else f"{measured.p:.3f}"
     without = "uneven" if reason(estimate, names) else verdict(estimate)
     if estimate.helps is not None:
         without += f" {points(estimate.change)}"
-    return [*numbers, chance, level, without]
+    return [*numbers, measured.p_text.removeprefix("p ").removeprefix("= "), level, without]
 
 
 def _estimated_cells(row: Compared, names: list[str], uneven: bool) -> list[str]:
@@ -59,8 +59,8 @@ def note_on(rows: list[Compared], level: float) -> str:
     meant = f"low to high is meant to hold {100 * level:g} % of the time"
     if _measured(rows):
         return (
-            f"Measured with labels, in points of accuracy; {meant}. {how_measured(level)} The"
-            " column 'without labels' has what would have been said without them."
+            f"Measured with labels, in points of accuracy; {meant}. {tests_used(level)} The"
+            " column 'without labels' has the estimate."
         )
     return f"Estimated without labels, in points of accuracy; {meant}."
 
@@ -73,72 +73,43 @@ def _measured(rows: list[Compared]) -> bool:
 
 
 def page(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
-    names, level = images.labels.names, rows[0].estimate.level
-    methods = ", ".join(row.method for row in rows if not row.reference)
-    title = f"{facts['model']}: {methods or 'the source model'} compared"
-    lead = f"{rows[0].estimate.samples:,} images from {facts['data']}."
-    body = [
-        f"<h1>{e(title)}</h1>",
-        f"<p class='lead'>{e(lead)}</p>",
-        *section("Does adapting help?", f"<p><b>{e(facts['answer'])}</b></p>"),
-        *section("Methods", _methods(rows, names, level)),
-        *section("Predicted classes", _balance(rows, images, facts)),
-        *section("Accuracy by class", _by_class(rows, names)),
-        *section("Files that could not be read", _unreadable(images)),
-        *section("Settings", table(["setting", "value"], _settings(rows, facts))),
-    ]
-    return document(title, body)
-
-
-def _methods(rows: list[Compared], names: list[str], level: float) -> str:
-    return table(*table_of(rows, names), short=True) + f"<p>{e(note_on(rows, level))}</p>"
-
-
-def _balance(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
-    """Shares of the predicted classes by the source model and the best other one."""
     names = images.labels.names
     source = next(row for row in rows if row.reference)
-    best = next((row for row in rows if not row.reference), source)
+    others = [row for row in rows if not row.reference]
+    best = others[0] if others else source
+    head, methods = table_of(rows, names)
+    ordered = [source, *others]
+    return render(
+        "compare.html",
+        title=f"{facts['model']}: {', '.join(r.method for r in others) or SOURCE_MODEL} compared",
+        lead=f"{source.estimate.samples:,} images from {facts['data']}.",
+        answer=facts["answer"],
+        head=head,
+        methods=methods,
+        note=note_on(rows, source.estimate.level),
+        balance=_balance(rows, names, facts),
+        best=best.method,
+        shares=class_shares(names, source.predicted, best.predicted),
+        labels=[row.method for row in ordered],
+        accuracies=class_accuracies(names, source.labeled, [row.right for row in ordered]),
+        unreadable=[(shown(name), why) for name, why in images.unreadable[:LISTED]],
+        more_unreadable=len(images.unreadable) - LISTED,
+        settings=[
+            *((name, facts[name]) for name in ("model", "data", "images")),
+            *(
+                (f"settings of {row.method}", json.dumps(row.hyperparameters))
+                for row in rows
+                if row.hyperparameters
+            ),
+        ],
+    )
+
+
+def _balance(rows: list[Compared], names: list[str], facts: dict[str, Any]) -> str:
     uneven = next((row.estimate.uneven for row in rows if row.estimate.uneven is not None), None)
     if facts["prior"] is not None:
-        text = "The shares of the classes were given."
-    elif uneven is not None:
+        return "The shares of the classes were given."
+    if uneven is not None:
         found = unevenness(uneven, names)
-        text = f"{found[:1].upper()}{found[1:]}. Without labels, give their shares with --prior."
-    else:
-        text = "No class is so frequent with both models that the classes look uneven."
-    heads = "source model", best.method
-    return f"<p>{e(text)}</p>" + share_table(names, _shares(source), _shares(best), heads)
-
-
-def _shares(row: Compared) -> dict[int, float]:
-    return {c: n / sum(row.predicted) for c, n in enumerate(row.predicted) if n}
-
-
-def _by_class(rows: list[Compared], names: list[str]) -> str:
-    ordered = sorted(rows, key=lambda row: not row.reference)  # the source model first
-    counts = {
-        c: [n, *(row.right[c] for row in ordered)] for c, n in enumerate(ordered[0].labeled) if n
-    }
-    return class_table([row.method for row in ordered], names, counts)
-
-
-def _unreadable(images: Images) -> str:
-    found = images.unreadable
-    if not found:
-        return ""
-    note = f"<p>{len(found) - LISTED:,} more.</p>" if len(found) > LISTED else ""
-    return table(["file", "why"], [[shown(n), why] for n, why in found[:LISTED]]) + note
-
-
-def _settings(rows: list[Compared], facts: dict[str, Any]) -> list[list[str]]:
-    return [
-        ["model", str(facts["model"])],
-        ["data", str(facts["data"])],
-        ["images", str(facts["images"])],
-        *(
-            [f"settings of {row.method}", json.dumps(row.hyperparameters)]
-            for row in rows
-            if row.hyperparameters
-        ),
-    ]
+        return f"{found[:1].upper()}{found[1:]}. Without labels, give their shares with --prior."
+    return "No class is so frequent with both models that the classes look uneven."

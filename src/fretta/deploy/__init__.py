@@ -1,12 +1,13 @@
-"""A model and a folder of images: adapt, watch, write everything down. `fretta adapt` is this.
+"""A model and a folder of images: adapt, and write everything down. `fretta adapt` is this.
 
-from fretta.deploy import Plan, Session
-Session(Plan(model="timm:resnet50", weights="my.safetensors", data="images", out="out")).run()
+from fretta.deploy import AdaptOptions, adapt_images
+adapt_images(AdaptOptions("timm:resnet50", "images", Path("out"), weights="my.safetensors"))
 """
 
 from __future__ import annotations
 
-from .plan import Plan
-from .session import Outcome, Session
+from .options import AdaptOptions
+from .result import AdaptResult
+from .run import adapt_images
 
-__all__ = ["Outcome", "Plan", "Session"]
+__all__ = ["AdaptOptions", "AdaptResult", "adapt_images"]

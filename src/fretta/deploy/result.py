@@ -1,48 +1,148 @@
-"""What a run came to: plain values, for the page, the command line and Python."""
+"""The counts and the result of a run: plain values for the page, the terminal and Python."""
 
 from __future__ import annotations
 
+import hashlib
+import heapq
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..estimate import Estimate, Measured
-from ..estimate.words import estimated_text, measured_text, reason
-from ..estimate.words import verdict as word_of
-from .tally import Tally
+import numpy as np
 
-ENOUGH = 0.95  # of the labels are the same: nothing to advise
-FEW = 32  # images compared, below which no estimate is told
+from ..data.read_ahead import FileBatch
+from ..estimate import Estimate, Measured
+from ..estimate.verdict import estimate_text, reason, verdict
+
+SPREAD = 256  # images, spread over the run, on which the written weights are checked
+SHOWN = 50  # unreadable files that are listed by name
+AGREES = 0.95  # of the labels are the same: no advice is needed
+FEW = 32  # images compared, below which no estimate is given
+
+
+@dataclass
+class Counts:
+    """Counts of files, predictions and hits, small enough to go into every checkpoint.
+
+    Lists have one number per class.
+    """
+
+    predicted: list[int]
+    source_predicted: list[int]  # by the source model, on the images it saw
+    labeled: list[int]  # by true class, where folders name it; of these, right by each model:
+    source_right: list[int]
+    right: list[int]
+    files: int = 0  # names taken from the list, readable or not
+    batches: int = 0
+    unreadable: int = 0
+    changed: int = 0  # predictions that differ from the source model's
+    gained: int = 0  # labeled, wrong by the source model and right when adapted
+    lost: int = 0  # the other way round
+    unreadable_files: list[list[str]] = field(default_factory=list)  # [name, why] of the first
+    spread: list[list[Any]] = field(default_factory=list)  # [rank, name, class, label]
+    recent: list[str] = field(default_factory=list)
+    names_hash: str = ""  # of all names so far: does a resumed list begin with the same ones?
+
+    @classmethod
+    def empty(cls, classes: int) -> Counts:
+        zero = [0] * classes
+        return cls(zero, zero, zero, zero, zero)
+
+    @property
+    def images(self) -> int:
+        return sum(self.predicted)
+
+    @property
+    def compared(self) -> int:
+        """Images the source model saw too."""
+        return sum(self.source_predicted)
+
+    def add_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            content = self.names_hash.encode() + name.encode("utf-8", "surrogateescape")
+            self.names_hash = hashlib.sha256(content).hexdigest()
+            self.files += 1
+
+    def add(
+        self,
+        batch: FileBatch,
+        predicted: list[int],
+        source: list[int],
+        labels: list[int],
+        keep: int,
+    ) -> None:
+        """One batch. Of each readable image: predicted class, the source model's, and the label.
+
+        -1: the source model did not see the image, or it has no label. The names of the last `keep`
+        images are kept.
+        """
+        self.add_names(batch.names)
+        self.unreadable += len(batch.unreadable)
+        for position, why in sorted(batch.unreadable.items()):
+            if len(self.unreadable_files) < SHOWN:
+                self.unreadable_files.append([batch.names[position], why])
+        self.batches += bool(batch.kept)
+        names = [batch.names[i] for i in batch.kept]
+        self._remember(names, predicted, labels, keep)
+        p, s, y = np.array([predicted, source, labels], dtype=np.int64)
+        self.predicted = _add(self.predicted, p)
+        self.source_predicted = _add(self.source_predicted, s[s >= 0])
+        self.changed += int(((s >= 0) & (p != s)).sum())
+        p, s, y = (values[y >= 0] for values in (p, s, y))
+        self.labeled = _add(self.labeled, y)
+        self.source_right = _add(self.source_right, y[s == y])
+        self.right = _add(self.right, y[p == y])
+        self.gained += int(((p == y) & (s != y)).sum())
+        self.lost += int(((p != y) & (s == y)).sum())
+
+    def _remember(
+        self, names: list[str], predicted: list[int], labels: list[int], keep: int
+    ) -> None:
+        """Keep the latest names, and some of all: those whose hash is lowest."""
+        ranked = []
+        rows = zip(names, predicted, labels, strict=True)
+        for number, (name, *classes) in enumerate(rows, self.images):
+            content = f"{number}".encode() + name.encode("utf-8", "surrogateescape")
+            rank = int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "big")
+            ranked.append([rank, name, *classes])
+        self.spread = heapq.nsmallest(SPREAD, [*self.spread, *ranked])
+        self.recent = [*self.recent, *names][-keep:]
+
+
+def _add(counts: list[int], classes: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+    total: list[int] = (np.bincount(classes, minlength=len(counts)) + counts).tolist()
+    return total
 
 
 @dataclass(frozen=True)
-class Exported:
+class WeightsCheck:
     """The weights that were written, and how the plain model with them compares."""
 
     images: int  # that gave the running statistics
     checked: int  # images the plain model was checked on, spread over the run
-    agreement: float | None  # with the predictions made on the way
+    agreement: float | None  # with the predictions of the adapter
     accuracy: float | None  # of the plain model, where classes are known
-    adapter_accuracy: float | None = None  # of the predictions made on the way, on the same images
+    adapter_accuracy: float | None = None  # of the adapter's predictions, on the same images
 
-    def text(self) -> str:
+    def __str__(self) -> str:
         """What the check found, after "the written weights"."""
         if self.agreement is None:
             return "could not be checked: none of the images could be read again"
         accuracy = ""
         if self.accuracy is not None and self.adapter_accuracy is not None:
-            ours, theirs = 100 * self.accuracy, 100 * self.adapter_accuracy
-            accuracy = f" (accuracy {ours:.1f} %, the adapter's {theirs:.1f} %)"
+            plain, adapter = 100 * self.accuracy, 100 * self.adapter_accuracy
+            accuracy = f" (accuracy {plain:.1f} %, the adapter's {adapter:.1f} %)"
         return (
             f"give the same label as the adapter did on {100 * self.agreement:.1f} % of"
             f" {self.checked:,} images{accuracy}"
         )
 
     def advice(self, seen: int) -> str:
-        """Why it is not all of them, and what would help; empty where nothing is amiss."""
-        if self.agreement is None or self.agreement >= ENOUGH:
+        """Why labels differ, and what would help; empty where few do. `seen`: images in all."""
+        if self.agreement is None or self.agreement >= AGREES:
             return ""
-        if not self.images:  # no batch norms: the model moved on while it adapted
+        if not self.images:  # no batch norms: the model changed while it adapted
             return (
                 "They are those at the end of the run; earlier labels came from earlier weights."
                 " If that is too little, deploy the adapter itself."
@@ -56,42 +156,43 @@ class Exported:
 
 
 @dataclass
-class Outcome:
+class AdaptResult:
     """A finished or interrupted run."""
 
     out: Path
     complete: bool
-    tally: Tally
-    seconds: float = 0.0  # of this process
+    counts: Counts
     resumed_at: int = 0  # batch
+    class_names: list[str] = field(default_factory=list)
     estimate: Estimate | None = None
-    names: list[str] = field(default_factory=list)  # of the classes
     why_source: str = ""  # nothing was adapted, or the guard does not let the adapted model predict
-    exported: Exported | None = None
-    remarks: list[str] = field(default_factory=list)
+    weights: WeightsCheck | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def accuracy(self) -> float | None:
-        t = self.tally
-        return t.right / t.labeled if t.labeled else None
+        labeled = sum(self.counts.labeled)
+        return sum(self.counts.right) / labeled if labeled else None
 
     @property
     def source_accuracy(self) -> float | None:
-        t = self.tally
-        return t.source_right / t.source_labeled if t.source_labeled else None
+        return None if self.measured is None else self.measured.source
+
+    @property
+    def changed(self) -> float | None:
+        """Share of the compared predictions that differ from the source model's."""
+        return self.counts.changed / self.counts.compared if self.counts.compared else None
 
     @property
     def measured(self) -> Measured | None:
         """The change on the images whose labels are known."""
-        t = self.tally
-        if not t.source_labeled:
-            return None
-        return Measured(t.source_labeled, t.source_right, t.gained, t.lost)
+        c, images = self.counts, sum(self.counts.labeled)
+        return Measured(images, sum(c.source_right), c.gained, c.lost) if images else None
 
     @property
     def only_source(self) -> bool:
         """The source model made the predictions, as far as they were compared."""
-        return bool(self.why_source) and not self.tally.changed
+        return bool(self.why_source) and not self.counts.changed
 
     @property
     def verdict(self) -> str:
@@ -102,39 +203,40 @@ class Outcome:
             return "source"
         if self.measured is None and self.estimate.samples < FEW:
             return "cannot tell"
-        return word_of(self.estimate, self.measured)
+        return verdict(self.estimate, self.measured)
 
     def verdict_lines(self) -> list[str]:
-        """Does adapting help? Where labels are known, also what would be said without them."""
+        """Does adapting help? Where labels are known, also the estimate without them."""
         if self.estimate is None or not self.estimate.samples:
             return []
         if self.only_source:
             return [f"the source model predicted: {self.why_source}"]
-        estimated = self._estimated(self.estimate)
+        if self.estimate.samples < FEW:
+            more = "" if self.measured is not None else "; --compare-source takes all"
+            estimated = f"too few images were compared ({self.estimate.samples}){more}"
+        else:
+            more = "; --prior takes their shares" if self.reason else ""
+            estimated = estimate_text(self.estimate, self.class_names) + more
         if self.measured is None:
             return [f"estimated without labels: {estimated}"]
-        return [measured_text(self.measured), f"without labels it would have said: {estimated}"]
+        return [str(self.measured), f"without labels the estimate is: {estimated}"]
 
-    def _estimated(self, found: Estimate) -> str:
-        if found.samples < FEW:
-            more = "" if self.measured is not None else "; --compare-source takes all"
-            return f"too few images were compared ({found.samples}){more}"
-        more = "; --prior takes their shares" if reason(found, self.names) else ""
-        return estimated_text(found, self.names) + more
+    @property
+    def reason(self) -> str:
+        return "" if self.estimate is None else reason(self.estimate, self.class_names)
 
     def to_json(self) -> dict[str, Any]:
         """For settings.json."""
-        t, measured = self.tally, self.measured
         return {
-            "images": t.images,
-            "batches": t.batches,
-            "unreadable": t.unreadable,
-            "changed": t.changed / t.compared if t.compared else None,
+            "images": self.counts.images,
+            "batches": self.counts.batches,
+            "unreadable": self.counts.unreadable,
+            "changed": self.changed,
             "accuracy": self.accuracy,
             "source_accuracy": self.source_accuracy,
             "verdict": self.verdict,
-            "reason": "" if self.estimate is None else reason(self.estimate, self.names),
-            "measured": None if measured is None else measured.to_json(),
+            "reason": self.reason,
+            "measured": None if self.measured is None else self.measured.to_json(),
             "estimate": None if self.estimate is None else asdict(self.estimate),
-            "exported": None if self.exported is None else asdict(self.exported),
+            "weights": None if self.weights is None else asdict(self.weights),
         }

@@ -12,67 +12,54 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..adapter import Adapter
 from ..parts.features import logits_of
-from .feed import read_batches
-from .opened import Opened
-from .outputs import write_whole
-from .pace import CHECK, STATISTICS, Pace
-from .plan import Plan
-from .result import Exported
-from .tally import Tally
+from .output import write_file
+from .progress import CHECK, STATISTICS, Progress
+from .result import Counts, WeightsCheck
+from .setup import Setup
 
 
 def write_weights(
-    path: Path, adapter: Adapter, opened: Opened, plan: Plan, tally: Tally, pace: Pace
-) -> Exported:
-    """Write the weights, and check the plain model on images spread over the whole run."""
+    path: Path, adapter: Adapter, setup: Setup, counts: Counts, progress: Progress
+) -> WeightsCheck:
+    """Write the weights, and check the plain model on images spread over the run."""
     used = 0
 
-    def images() -> Iterator[Tensor]:
+    def recent_images() -> Iterator[Tensor]:
         nonlocal used
-        for positions, x in _read(tally.recent, opened, plan):
+        for positions, x in setup.read(counts.recent):
             yield x
             used += len(positions)
-            pace.advance(len(positions))
+            progress.advance(len(positions))
 
-    pace.begin(STATISTICS, len(tally.recent))
-    module = adapter.export(images())
+    progress.begin(STATISTICS, len(counts.recent))
+    module = adapter.export(recent_images())
     # clones: tensors that share memory are refused by the format, and loading needs both names
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
-    write_whole(path, save(tensors, {"format": "pt"}))
-    pace.begin(CHECK, len(tally.spread))
-    return _checked(module, used, opened, plan, tally, pace)
+    write_file(path, save(tensors, {"format": "pt"}))
 
-
-def _read(names: list[str], opened: Opened, plan: Plan) -> Iterator[tuple[list[int], Tensor]]:
-    paths = [opened.listing.path(name) for name in names]
-    for positions, pixels in read_batches(paths, opened.decoding, plan.batch_size, plan.workers):
-        yield positions, opened.preprocessing.apply(pixels, opened.device)
-
-
-def _checked(
-    module: nn.Module, used: int, opened: Opened, plan: Plan, tally: Tally, pace: Pace
-) -> Exported:
-    entries = sorted(tally.spread, key=lambda entry: entry[1])
-    same = right = seen = labeled = before_right = 0
+    progress.begin(CHECK, len(counts.spread))
+    entries = sorted(counts.spread, key=lambda entry: str(entry[1]))
+    rows: list[list[int]] = [[], [], []]  # class by the plain model, by the adapter, label
     with torch.inference_mode():
-        for positions, x in _read([entry[1] for entry in entries], opened, plan):
-            classes = logits_of(module(x), len(x)).argmax(1).tolist()
-            for position, number in zip(positions, classes, strict=True):
-                _, _, before, truth = entries[position]
-                seen += 1
-                same += number == before
-                labeled += truth >= 0
-                right += number == truth
-                before_right += before == truth
-            pace.advance(len(positions))
-    return Exported(
+        for positions, x in setup.read([name for _, name, _, _ in entries]):
+            rows[0] += logits_of(module(x), len(x)).argmax(1).tolist()
+            rows[1] += [entries[i][2] for i in positions]
+            rows[2] += [entries[i][3] for i in positions]
+            progress.advance(len(positions))
+    plain, before, label = torch.tensor(rows)
+    known = label >= 0
+    return WeightsCheck(
         used,
-        seen,
-        same / seen if seen else None,
-        right / labeled if labeled else None,
-        before_right / labeled if labeled else None,
+        len(plain),
+        _mean(plain == before),
+        _mean((plain == label)[known]),
+        _mean((before == label)[known]),
     )
+
+
+def _mean(hits: Tensor) -> float | None:
+    return int(hits.sum()) / len(hits) if len(hits) else None

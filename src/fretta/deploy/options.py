@@ -1,7 +1,8 @@
-"""What one `fretta adapt` does: plain values, and which of them a resumed run must share."""
+"""The options of one `fretta adapt`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any
 
 from ..errors import ConfigError
 
+STDIN = "-"
 GUARDS = ("rollback", "warn", "skip", "reset", "none")
-# How fast and how carefully, not what: these may differ when a run is resumed.
+# They do not change the result, or are identified by content: free to differ on resume.
 FREE = ("out", "workers", "skip_unreadable", "checkpoint_seconds", "data", "root", "weights")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything the user says. `data` is a folder, a text file of paths, or "-"."""
+class AdaptOptions:
+    """Everything the user gives. `data` is a folder, a text file of paths, or "-"."""
 
     model: str
     data: str
@@ -41,7 +43,7 @@ class Plan:
     source: Path | None = None
     compare_source: bool = False
     prior: Mapping[str, float] | None = None  # class -> share or count, for the verdict
-    statistics: int = 512  # images for the running statistics of the exported model
+    statistics: int = 512  # images for the running statistics of the written weights
     skip_unreadable: bool = False
     root: Path | None = None
     allow_outside: bool = False
@@ -59,13 +61,12 @@ class Plan:
             if value is not None and value < low:
                 raise ConfigError(f"--{name.replace('_', '-')} {value}; {low} or more is expected")
 
-    def decisive(self) -> dict[str, Any]:
-        """The values that decide the result, ready for JSON."""
-        values = asdict(self)
-        for name in FREE:
-            values.pop(name)
-        for name in ("labels", "source"):
-            values[name] = None if values[name] is None else str(values[name])
-        for name in ("mean", "std"):
-            values[name] = None if values[name] is None else list(values[name])
-        return values
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: str(v) if isinstance(v, os.PathLike) else list(v) if isinstance(v, tuple) else v
+            for name, v in asdict(self).items()
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """The options that a resumed run must share."""
+        return {name: v for name, v in self.to_json().items() if name not in FREE}

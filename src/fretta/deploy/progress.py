@@ -1,4 +1,4 @@
-"""How long the rest of a run takes, with the work at its end."""
+"""How far a run is and how long the rest takes, with the work after the last batch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from contextlib import contextmanager
 ADAPTING, STATISTICS, CHECK = "adapting", "statistics for the weights", "checking the weights"
 
 
-class Pace:
+class Progress:
     """Phases of a run: how many images of the present one are done, and the seconds left in all.
 
-    ending   the phases after the last batch, and how many images each of them reads once more
-    tell     called whenever something is done
+    ending      the phases after the last batch, and how many images each of them reads again
+    on_advance  called whenever something is done
     """
 
     def __init__(
-        self, ending: Mapping[str, int], tell: Callable[[Pace], None] = lambda pace: None
+        self,
+        ending: Mapping[str, int],
+        on_advance: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        self.ending, self.tell = dict(ending), tell
-        self.waited = self.forward = 0.0  # seconds: for files, in plain forwards
+        self.ending, self.on_advance = dict(ending), on_advance
+        self.reading = self.forward = 0.0  # seconds: waiting for files, in plain forwards
         self.adapted = self.forwarded = 0  # images these seconds are for
         self.begin(ADAPTING, None)
 
@@ -33,16 +35,10 @@ class Pace:
     def advance(self, images: int) -> None:
         self.done += images
         self.adapted += images if self.phase == ADAPTING else 0
-        self.tell(self)
+        self.on_advance(self)
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        begin = time.monotonic()
-        yield
-        self.waited += time.monotonic() - begin
-
-    @contextmanager
-    def forwarding(self, images: int) -> Iterator[None]:
+    def timing_forward(self, images: int) -> Iterator[None]:
         begin = time.monotonic()
         yield
         self.forward += time.monotonic() - begin
@@ -58,11 +54,8 @@ class Pace:
         """Seconds; None where the number of images is not known."""
         if self.total is None or not self.rate:
             return None
-        return (self.total - self.done) / self.rate + sum(self.ending.values()) * self._each
-
-    @property
-    def _each(self) -> float:
-        """Seconds per image at the end, which is read and seen once by the model."""
-        if not self.forwarded or not self.adapted:
-            return 1 / self.rate
-        return self.forward / self.forwarded + self.waited / self.adapted
+        if self.forwarded and self.adapted:  # at the end an image is read and seen once
+            each = self.forward / self.forwarded + self.reading / self.adapted
+        else:
+            each = 1 / self.rate
+        return (self.total - self.done) / self.rate + sum(self.ending.values()) * each

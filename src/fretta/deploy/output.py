@@ -1,0 +1,250 @@
+"""The folder of a run: locked, and its files are never half written.
+
+Rows go straight to the operating system, so what was written survives the death of the process. If
+the disk is full, the file is cut back to its last complete row before the error is raised.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from .._util import replace_file
+from ..data.read_ahead import FileBatch
+from ..errors import StoreError
+
+PREDICTIONS, HEALTH = "predictions.csv", "health.jsonl"
+WEIGHTS, PAGE, SETTINGS = "adapted.safetensors", "summary.html", "settings.json"
+CHECKPOINT, LOCK = "checkpoint.pt", ".lock"
+FILES = (PREDICTIONS, HEALTH, WEIGHTS, PAGE, SETTINGS, CHECKPOINT)
+CHECKPOINT_FORMAT = 3
+
+TOP = 5
+COLUMNS = (
+    *("path", "label", "class", "confidence"),
+    *(f"{name}{rank}" for rank in range(2, TOP + 1) for name in ("label", "confidence")),
+    *("source_label", "note"),
+)
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+# What torch raises for files that are no checkpoints.
+_BROKEN = (OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, struct.error)
+
+
+# ---- the folder ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def lock_folder(out: Path) -> Iterator[None]:
+    """Create the folder and keep other runs out of it. The lock ends with the process."""
+    new = not out.exists()
+    lock = FileLock(out / LOCK, timeout=0)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise StoreError(
+            f"another run is writing to {str(out)!r}; wait for it or end it"
+        ) from error
+    except OSError as error:
+        raise StoreError(f"cannot write to {str(out)!r}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        (out / LOCK).unlink(missing_ok=True)
+        lock.release()
+        if new and not any(out.iterdir()):
+            out.rmdir()
+
+
+def clear(out: Path) -> None:
+    """Remove what an earlier run wrote, and nothing else."""
+    for name in FILES:
+        (out / name).unlink(missing_ok=True)
+
+
+def read_previous(out: Path, resume: bool, force: bool) -> dict[str, Any] | None:
+    """The settings of the run to resume, or None where a new one may begin."""
+    there = sorted(p.name for p in out.iterdir() if p.name != LOCK)
+    if force or not there:
+        return None
+    if not resume:
+        raise StoreError(
+            f"{str(out)!r} is not empty ({', '.join(there[:4])}); continue with --resume, replace"
+            " what is there with --force, or choose another --out"
+        )
+    if SETTINGS not in there:
+        raise StoreError(
+            f"{str(out)!r} holds no run to resume: there is no {SETTINGS} in it; choose another"
+            " --out, or --force"
+        )
+    try:
+        settings: dict[str, Any] = json.loads((out / SETTINGS).read_text(encoding="utf-8"))
+        complete, _ = settings["complete"], settings["identity"].keys()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{str(out / SETTINGS)!r} cannot be read ({error}); start again with --force"
+        ) from error
+    if complete:
+        raise StoreError(
+            f"the run in {str(out)!r} is complete: there is nothing to resume; --force repeats it"
+        )
+    return settings
+
+
+def check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
+    """A run is resumed only with the settings, weights and files it began with."""
+    keys = sorted(before.keys() | now.keys())
+    changed = [
+        f"{k}: {before.get(k)!r}, now {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)
+    ]
+    if changed:
+        raise StoreError(
+            f"the run in {str(out)!r} began with other settings ({'; '.join(changed[:4])}), so to"
+            " resume it would mix two results; give the same ones, or start again with --force"
+        )
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+class AppendedFile:
+    """Complete chunks at the end of a file; `size` is where the last one ended."""
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        self.path, self.size = path, size
+        try:
+            self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            there = os.fstat(self._number).st_size
+            if there < size:
+                os.close(self._number)
+                raise StoreError(
+                    f"{path} has {there} bytes where the checkpoint needs {size}: it was changed or"
+                    " cut since; start again with --force"
+                )
+            os.ftruncate(self._number, size)
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def append(self, content: bytes) -> None:
+        try:
+            done = 0
+            while done < len(content):
+                done += os.pwrite(self._number, content[done:], self.size + done)
+        except OSError as error:
+            os.ftruncate(self._number, self.size)
+            raise disk_error(self.path, error) from error
+        self.size += len(content)
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._number)
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+
+    def close(self) -> None:
+        os.close(self._number)
+
+
+def disk_error(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {path}: {error.strerror or error}. What was written before is complete; make"
+        " room and continue with --resume"
+    )
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A file that appears complete or not at all."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def write_checkpoint(path: Path, values: dict[str, Any], state: dict[str, Any]) -> None:
+    """`values` go as JSON, which keeps names with any bytes; the restricted loader may not."""
+    content = io.BytesIO()
+    torch.save({"format": CHECKPOINT_FORMAT, "values": json.dumps(values), **state}, content)
+    write_file(path, content.getvalue())
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """(values, state), or None where no checkpoint was reached."""
+    if not path.is_file():
+        return None
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if state.pop("format") != CHECKPOINT_FORMAT:
+            raise ValueError("another format")
+        return json.loads(state.pop("values")), state
+    except (*_BROKEN, UnpicklingError) as error:
+        raise StoreError(
+            f"the checkpoint {str(path)!r} cannot be read ({str(error).splitlines()[0]}); start"
+            " again with --force"
+        ) from error
+
+
+# ---- predictions.csv ----------------------------------------------------------------------------
+
+
+def csv_rows(rows: Sequence[Sequence[str]]) -> bytes:
+    """Valid UTF-8 whatever bytes a file name holds."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def path_cell(name: str) -> str:
+    """A path no spreadsheet takes for a formula; ./=x.png is the same file as =x.png."""
+    return f"./{name}" if _FORMULA.match(name) else name
+
+
+def label_cell(name: str) -> str:
+    """A label no spreadsheet takes for a formula: an apostrophe in front, unless it is a number."""
+    return f"'{name}" if _FORMULA.match(name) and not _NUMBER.fullmatch(name) else name
+
+
+def prediction_rows(
+    batch: FileBatch,
+    classes: list[list[int]],
+    confidences: list[list[float]],
+    source: list[int],
+    labels: list[str],
+) -> bytes:
+    """A row for every file, in order; those that could not be read say why.
+
+    classes, confidences   the most likely classes of each readable image, best first
+    source                 the class the source model predicts, -1 where it did not see the image
+    """
+    rows = {
+        position: [
+            path_cell(batch.names[position]),
+            *[""] * (len(COLUMNS) - 2),
+            f"unreadable: {why}",
+        ]
+        for position, why in batch.unreadable.items()
+    }
+    for i, position in enumerate(batch.kept):
+        ranked = [
+            cell
+            for number, p in zip(classes[i], confidences[i], strict=True)
+            for cell in (label_cell(labels[number]), f"{p:.6f}")
+        ]
+        ranked += [""] * (2 * TOP - len(ranked))
+        before = label_cell(labels[source[i]]) if source[i] >= 0 else ""
+        best = [ranked[0], str(classes[i][0]), *ranked[1:]]
+        note = batch.notes.get(position, "")
+        rows[position] = [path_cell(batch.names[position]), *best, before, note]
+    return csv_rows([rows[position] for position in sorted(rows)])

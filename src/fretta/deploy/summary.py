@@ -1,0 +1,159 @@
+"""summary.html: the result of a run on one page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data.listing import shown
+from ..estimate.verdict import tests_used
+from .output import HEALTH
+from .page import Curve, chart, class_accuracies, class_shares, percent, render
+from .result import AdaptResult
+from .setup import Setup
+
+POINTS = 240  # per curve, however long the run
+EVENTS = 50  # of the guard that are listed
+CLASSES = 15  # whose shares are listed
+CURVES = {  # caption, unit
+    "entropy": ("mean entropy of the predictions", "nats"),
+    "marginal_entropy": ("entropy of the mean prediction (dashed: its reference)", "nats"),
+    "changed": ("predictions that differ from the source model's", "%"),
+    "nrs": ("redundancy of the features, from 0 to 1", "NRS"),
+    "drift": ("distance of the adapted weights from the original ones", "% of their norm"),
+    "update_norm": ("size of each update", "L2 norm"),
+    "pass_rate": ("images that passed the method's filter", "%"),
+}
+REFERENCES = {"marginal_entropy": "reference_marginal"}
+
+
+@dataclass
+class HealthLog:
+    """What health.jsonl holds."""
+
+    batches: int
+    curves: dict[str, Curve]  # means over equal stretches of the run
+    events: list[tuple[int, str, str]]  # (batch, action of the guard, reason)
+    marks: list[float]  # where events lie, 0 to 1
+
+
+def read_health(path: Path) -> HealthLog:
+    names = [*CURVES, *REFERENCES.values()]
+    rows: list[list[float]] = []
+    events, marks = [], []
+    with path.open(encoding="utf-8") as file:
+        for record in map(json.loads, file):
+            if record["action"]:
+                events.append((record["batch"], record["action"], record["reason"]))
+                marks.append(len(rows))
+            rows.append([np.nan if record[name] is None else record[name] for name in names])
+    curves = {}
+    for name, values in zip(names, np.array(rows, dtype=float).T, strict=True):
+        stretches = np.array_split(values, min(POINTS, len(values)))
+        means = [s[s == s].mean() if (s == s).any() else np.nan for s in stretches]
+        if not np.isnan(means).all():
+            curves[name] = np.array(means)
+    last = max(1, len(rows) - 1)
+    return HealthLog(len(rows), curves, events, [mark / last for mark in marks])
+
+
+def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptResult) -> str:
+    options, counts, names = setup.options, result.counts, result.class_names
+    health = read_health(options.out / HEALTH)
+    some = "" if counts.compared == counts.images else f" (of {counts.compared:,} sampled images)"
+    return render(
+        "summary.html",
+        title=f"{options.model} adapted with {options.method}",
+        options=options,
+        setup=setup,
+        result=result,
+        counts=counts,
+        tiles=_tiles(result, health),
+        verdict=_verdict(result),
+        accuracies=class_accuracies(names, counts.labeled, [counts.source_right, counts.right]),
+        health=health,
+        shown=EVENTS,
+        charts=_charts(health),
+        source_name=f"source model{some}",
+        shares=class_shares(names, counts.source_predicted, counts.predicted),
+        unreadable=[(shown(name), why) for name, why in counts.unreadable_files],
+        settings=_settings(setup, hyperparameters),
+    )
+
+
+def _tiles(result: AdaptResult, health: HealthLog) -> list[tuple[str, str]]:
+    counts = result.counts
+    tiles = [("images", f"{counts.images:,}")]
+    if result.accuracy is not None:
+        tiles.append(("accuracy before", percent(result.source_accuracy)))
+        tiles.append(("accuracy after", percent(result.accuracy)))
+    compared = f"predictions changed, of {counts.compared:,} compared"
+    tiles.append((compared, percent(result.changed)))
+    if result.weights is not None:
+        tiles.append(("same label from the written weights", percent(result.weights.agreement)))
+    acted = f"{len(health.events):,} / {health.batches:,}"
+    tiles.append(("batches the guard acted on", acted))
+    if counts.unreadable:
+        tiles.append(("unreadable", f"{counts.unreadable:,}"))
+    return tiles
+
+
+def _verdict(result: AdaptResult) -> list[str]:
+    """The verdict first; where labels are known it is the measured one."""
+    counts, measured = result.counts, result.measured
+    lines = [line[:1].upper() + line[1:] + "." for line in result.verdict_lines()]
+    if not lines:
+        return []
+    if result.only_source:
+        note = f"All of {counts.compared:,} predictions that were compared are the source model's."
+    elif measured is not None:
+        note = (
+            f"Measured on {measured.images:,} images whose folders name their classes: correct"
+            f" predictions gained {measured.gained:,}, lost {measured.lost:,}."
+            f" {tests_used(measured.level)}"
+        )
+    else:
+        note = (
+            f"From {counts.compared:,} images that the source model saw too; an estimate, not a"
+            " measurement: label a few hundred images if much depends on it."
+        )
+    return [*lines, note]
+
+
+def _charts(health: HealthLog) -> list[dict[str, Any]]:
+    charts = []
+    for name, (caption, unit) in CURVES.items():
+        scale = 100 if unit.startswith("%") else 1
+        shown_names = [n for n in (name, REFERENCES.get(name)) if n in health.curves]
+        curves = [scale * health.curves[n] for n in shown_names if n is not None]
+        if name in health.curves:
+            charts.append(chart(curves, health.marks, caption, unit, health.batches))
+    return charts
+
+
+def _settings(setup: Setup, hyperparameters: dict[str, Any]) -> list[tuple[str, object]]:
+    options = setup.options
+    rows: list[tuple[str, object]] = [
+        ("model", setup.case.spec),
+        (
+            "weights",
+            f"{options.weights or options.model} (SHA-256 {setup.case.weights_hash or 'none'})",
+        ),
+        ("method", options.method),
+        ("hyper-parameters", json.dumps(hyperparameters)),
+        ("images", setup.case.preprocessing.text()),
+        ("order", f"shuffled, seed {options.seed}" if setup.shuffled else "as listed"),
+        ("batch size", options.batch_size),
+        ("guard", options.guard),
+        ("device", setup.case.device),
+    ]
+    if setup.prior is not None:
+        shares = sorted(zip(setup.prior, setup.case.labels.names, strict=True), key=lambda s: -s[0])
+        listed = [f"{name} {percent(share)}" for share, name in shares[:CLASSES]]
+        more = ["..."] if len(shares) > CLASSES else []
+        rows.append(("class shares", ", ".join(listed + more)))
+    return rows
