@@ -37,8 +37,8 @@ def compare(printed: str, expected: str) -> None:
         line.split()[0] for line in expected.splitlines()
     ]
     for ours, theirs in zip(printed.splitlines(), expected.splitlines(), strict=True):
-        seen, said = (float(line.split()[1].rstrip("%")) for line in (ours, theirs))
-        assert seen == pytest.approx(said, abs=0.3)  # other processors round differently
+        seen, wanted = (float(line.split()[1].rstrip("%")) for line in (ours, theirs))
+        assert seen == pytest.approx(wanted, abs=0.3)  # other processors round differently
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])

@@ -266,7 +266,7 @@ def hyperparameters(pairs: list[str] | None) -> dict[str, Any]:
 
 
 def check_methods(names: list[str], option: str = "--method") -> list[str]:
-    """The names, if each is a method: known before any data or model is opened."""
+    """The names, if each is a method: checked before data and model are read."""
     from ..methods import find_method, list_methods
 
     if not names:

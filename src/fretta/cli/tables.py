@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..experiment.records import Record
-from ..experiment.results import by_method
+from ..experiment.results import rows_of
 from .app import print_table
 
 DASH = "–"
@@ -39,7 +39,7 @@ def _cell(value: Any) -> str:
 
 def print_methods(records: Iterable[Record]) -> None:
     """Accuracy per method, best first, with the difference from `source` and the relative cost."""
-    rows = by_method(records)
+    rows = rows_of(records, "methods")
     columns = ["method", "accuracy %", "vs source", "macro %", "ECE %", "ms/batch", "cost", "notes"]
     cells = []
     for row in rows:
