@@ -1,15 +1,20 @@
-"""What a user may get wrong: one error that names the option, never a traceback; whole tables."""
+"""Wrong input: one line that names the option, never a traceback. Piped tables keep their rows."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import pytest
 
+import fretta as library
 from commands import fretta
+from fretta.cli.messages import name_options, print_warnings_in_one_line
+from fretta.errors import HeadError, NeedError, SmallBatchWarning
 from fretta.experiment.store import Store
+from nets import build
 from test_results import record
 
 
@@ -61,6 +66,12 @@ results store --format nope
 """
 
 NAMES = [
+    ("check resnet18", "is not understood"),
+    ("check", "give the model once"),
+    ("check digits --model digits", "give the model once"),
+    ("check digits --num-classes 3", "--num-classes 3"),
+    ("check timm:resnet18 --weights no.pt", "no weights file"),
+    ("check my.nets:small", "PYTHONPATH"),
     ("run nosuite", "digits"),  # says which there are
     ("run smoke --method nope", "tent"),
     ("run smoke --store file.txt", "file.txt"),
@@ -101,15 +112,15 @@ def test_a_value_out_of_range_names_its_option(line: str, place: Path) -> None:
     assert line.split()[-2] in out.stderr
 
 
-@pytest.mark.parametrize(("line", "told"), NAMES)
-def test_a_wrong_name_is_told(line: str, told: str, place: Path) -> None:
+@pytest.mark.parametrize(("line", "fact"), NAMES)
+def test_a_wrong_name_is_an_error_with_the_facts(line: str, fact: str, place: Path) -> None:
     if "--ray" in line:
         pytest.importorskip("ray")
     out = fretta(*shlex.split(line), cwd=place)
     assert out.returncode == 2
     assert out.stderr.startswith("error: ")
     assert out.stderr.count("\n") == 1
-    assert told in out.stderr
+    assert fact in out.stderr
     assert "suite 'evaluate'" not in out.stderr  # nobody wrote such a suite
 
 
@@ -130,13 +141,67 @@ def test_a_row_of_a_piped_table_is_a_line(level: str, place: Path) -> None:
     assert all("hyperparameter0" in line for line in long)
 
 
-def test_a_results_file_says_its_format(place: Path) -> None:
+def test_the_name_of_a_results_file_is_its_format(place: Path) -> None:
     assert fretta("results", "store", "--out", "x.csv", cwd=place).stdout == ""
     assert (place / "x.csv").read_text().startswith("suite,case,method")
 
 
-def test_every_command_says_what_it_does() -> None:
+def test_every_command_has_a_help_text() -> None:
     out = fretta("--help", columns=200).stdout
     listed = re.findall(r"^│ ([a-z][a-z-]+) +(\S.*?) *│$", out, re.M)
     assert len(listed) == 16
     assert all(text[0].isupper() and text[-1] in ".?" for _, text in listed)
+
+
+# ---- Python arguments become options ------------------------------------------------------------
+
+MESSAGES = [
+    ("adapt", "give batches of them with source=; without", "with --source; without"),
+    ("adapt", "name the right one: head='fc'", "name the right one: --head fc"),
+    ("adapt", "Name another module with head='...', or", "with --head NAME, or"),
+    ("adapt", "num_classes=7, but the card says 10", "--num-classes 7, but"),
+    ("adapt", "lr=-1 cannot work; give", "--set lr=-1 cannot work"),
+    ("train", "the loss is not finite at lr=3.0; lower it", "at --lr 3.0; lower"),
+    ("train", "of another run; choose another name, or overwrite=True", "or --overwrite"),
+    ("evaluate", "tipi: std= is not given: give std=(...)", "--set std=... is not given"),
+    ("evaluate", "std=(0.5, 0.5), as many as", "--std 0.5,0.5, as many"),
+    ("evaluate", "open the data set with size=160", "with --size 160"),
+    ("evaluate", "domains=['fog'] are unknown", "--domain fog are"),
+    # of bn, which the message names; not the option of that name
+    ("adapt", "or use 'bn' with alpha=0.25, which", "'bn' with --set alpha=0.25, which"),
+    ("adapt", "alpha='x'; one of white, black", "--alpha x; one of"),
+    ("run", "suite 'a.toml': limit='x'; a number", "suite 'a.toml': limit='x'; a number"),
+    # not an option: Python, a path, an address
+    ("adapt", "give inplace=True to adapt", "give inplace=True to adapt"),
+    ("adapt", "http://host/?head=1 and `self.head=x`", "http://host/?head=1 and `self.head=x`"),
+    ("results", "lr=1 is no column", "lr=1 is no column"),
+    ("analyze redundancy", "give source=", "give --source"),
+]
+
+
+@pytest.mark.parametrize(("command", "message", "expected"), MESSAGES)
+def test_python_arguments_become_options(command: str, message: str, expected: str) -> None:
+    assert expected in name_options(message, [*command.split(), "--out", "x"])
+
+
+def test_one_error_in_python_and_on_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(NeedError, match=r"source="):
+        library.adapt(build("resnet-like"), "eata")
+    with pytest.raises(HeadError, match="head='nosuch'"):
+        library.adapt(build("resnet-like"), "tent", head="nosuch")
+    eata = fretta(
+        *["evaluate", "--model", "digits", "--data", "digits", "--method", "eata"], cwd=tmp_path
+    )
+    assert "--source" in eata.stderr
+    assert "source=" not in eata.stderr
+    head = fretta("check", "cifar:resnet20", "--size", "32", "--head", "nosuch")
+    assert "--head nosuch is not a module" in head.stderr
+
+
+def test_a_warning_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # put back at the end
+    print_warnings_in_one_line(["evaluate"])
+    message, where = "use 'bn' with alpha=0.25", ("adapter.py", 3)
+    line = warnings.formatwarning(SmallBatchWarning(message), SmallBatchWarning, *where)
+    assert line == "warning: use 'bn' with --set alpha=0.25\n"
+    assert "adapter.py" in warnings.formatwarning(UserWarning(message), UserWarning, *where)

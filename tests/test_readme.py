@@ -24,16 +24,12 @@ def test_every_block_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len([line for line in first.text.splitlines() if line.strip()]) <= 11
     names: dict[str, object] = {}
     compare(paste(first, names), next(b.text for b in blocks("README.md") if b.language == "text"))
-    assert others
     for block in others:
         paste(block, names)
-    assert names["logits"].shape == (64, 10)  # type: ignore[attr-defined]
-    assert names["found"].images == 64  # type: ignore[attr-defined]
 
 
 def test_it_is_short() -> None:
-    text = re.sub(r"```.*?```|^\|.*?$|<!--.*?-->|\]\([^)]*\)", "", README, flags=re.S | re.M)
-    assert len(text.split()) <= 900
+    assert len(README.split()) <= 900
 
 
 def compare(printed: str, expected: str) -> None:
@@ -41,21 +37,24 @@ def compare(printed: str, expected: str) -> None:
         line.split()[0] for line in expected.splitlines()
     ]
     for ours, theirs in zip(printed.splitlines(), expected.splitlines(), strict=True):
-        seen, said = (float(line.split()[1].rstrip("%")) for line in (ours, theirs))
-        assert seen == pytest.approx(said, abs=0.3)  # other processors round differently
+        seen, wanted = (float(line.split()[1].rstrip("%")) for line in (ours, theirs))
+        assert seen == pytest.approx(wanted, abs=0.3)  # other processors round differently
 
 
-def test_the_method_table_is_the_catalog() -> None:
-    catalog = README.partition("\n| name | paper |")[2].partition("\n\n")[0]
+@pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])
+def test_the_method_table_is_the_catalog(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    catalog = text.partition("\n| name | ")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|(.*)\|$", catalog, re.M)
     table = {name: cells for names, cells in rows for name in re.findall(r"`([a-z-]+)`", names)}
-    assert sorted(n for n in table if n in fretta.list_methods()) == fretta.list_methods()
+    assert sorted(table) == fretta.list_methods()
     for name in fretta.list_methods():
         method = fretta.methods.REGISTRY[name]
         cells = [cell.strip() for cell in table[name].split("|")]
         assert method.passes in cells
-        assert method.timing in cells
-        assert ", ".join(method.variants) in cells
+        if page != "README.md":
+            assert method.timing in cells
+            assert ", ".join(method.variants) in cells
 
 
 @pytest.mark.slow
@@ -65,8 +64,6 @@ def test_the_commands_of_benchmarks_in_an_empty_folder(tmp_path: Path) -> None:
     for line in block.text.splitlines():
         name, *words = shlex.split(line, comments=True)
         assert name == "fretta"
-        if words[0] == "tune":  # minutes, and test_pages.py runs the same from docs/tuning.md
-            continue
         done = subprocess.run(
             [sys.executable, "-m", "fretta.cli", *words],
             cwd=tmp_path,

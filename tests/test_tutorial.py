@@ -43,8 +43,8 @@ def command(line: str) -> str:
     name, *words = shlex.split(second or first)
     if name == "fretta":
         folder = first.removeprefix("ls ") if second else None
-        arriving = "\n".join(sorted(p.name for p in Path(folder).iterdir())) if folder else None
-        done = CliRunner().invoke(app, words, input=arriving, catch_exceptions=False)
+        names = "\n".join(sorted(p.name for p in Path(folder).iterdir())) if folder else None
+        done = CliRunner().invoke(app, words, input=names, catch_exceptions=False)
         assert done.exit_code == 0, f"{line}\n{done.output}"
         return done.output
     if name == "python":
@@ -58,12 +58,12 @@ def command(line: str) -> str:
     return ""
 
 
-def same(said: str, expected: str) -> bool:
+def same(printed: str, expected: str) -> bool:
     """Equal but for numbers with a point, which may differ a little."""
-    if NUMBER.sub("#", said) != NUMBER.sub("#", expected):
+    if NUMBER.sub("#", printed) != NUMBER.sub("#", expected):
         return False
-    pairs = zip(NUMBER.findall(said), NUMBER.findall(expected), strict=True)
-    most = next(size for word, size in TOLERANCE.items() if word in said)
+    pairs = zip(NUMBER.findall(printed), NUMBER.findall(expected), strict=True)
+    most = next(size for word, size in TOLERANCE.items() if word in printed)
     return all(abs(float(a) - float(b)) <= most for a, b in pairs)
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fretta._util import ignoring_interrupts
-from fretta.cli import live
+from fretta.cli import progress
 from fretta.cli.app import Commands, after_interrupt
 from fretta.experiment.execute import Event, run_jobs
 from fretta.experiment.store import Store
@@ -82,17 +82,17 @@ def test_workers_leave_the_signal_to_their_parent() -> None:
 def test_the_counter_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, jobs = Store(tmp_path), small_jobs("source", "bn", "tent", limit=32)
     run_jobs(jobs[:2], store, options=ONE)
-    told: list[str] = []
-    monkeypatch.setattr(live, "say", told.append)
-    board, events = live._Board(jobs), list[Event]()
+    printed: list[str] = []
+    monkeypatch.setattr(progress, "print_line", printed.append)
+    runs, events = progress.RunProgress(jobs), list[Event]()
     run_jobs(jobs, store, options=ONE, on_event=events.append)
     for event in events:
-        board.plain(event)
+        runs.print_event(event)
     assert [e.kind for e in events if e.kind != "batch"] == ["there", "there", "began", "ended"]
-    assert told[0].startswith("2 of 3 runs")
-    assert told[1].startswith("[3/3] digits tent")
+    assert printed[0].startswith("2 of 3 runs")
+    assert printed[1].startswith("[3/3] digits tent")
     with (console := Console(width=200)).capture() as shown:
-        console.print(board.render())
+        console.print(runs.table())
     assert "3 of 3 runs" in shown.get()
 
 

@@ -1,35 +1,59 @@
-"""The `fretta` command: wiring only. One module per group of commands."""
+"""The `fretta` command. Each module holds some commands; they are registered here."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import zip_longest
 
+import typer
+
 from ..errors import FrettaError
-from . import adapt, analyze, bench, compare, data, demo, models, report, run
-from .app import app, fail
-from .words import in_options, show_warnings_in_a_line
+from . import adapt, analyze, compare, data, models, report, run
+from .app import Commands, app, print_error
+from .messages import name_options, print_warnings_in_one_line
+from .options import with_options
 
 __all__ = ["app", "main"]
 
-models.register(app)
-data.register(app)
-demo.register(app)
-run.register(app)
-adapt.register(app)
-analyze.register(app)
-compare.register(app)
-report.register(app)
-bench.register(app)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": models.list_methods,
+    "check": models.check,
+    "doctor": data.doctor,
+    "corrupt": data.corrupt,
+    "train": data.train,
+    "demo": report.demo,
+    "run": run.run,
+    "tune": run.tune,
+    "evaluate": run.evaluate,
+    "results": report.results,
+    "adapt": adapt.adapt,
+    "compare": compare.compare,
+    "report": report.report,
+    "watch": report.watch,
+    "bench-steps": models.bench_steps,
+}
+for name, command in COMMANDS.items():
+    app.command(name)(with_options(command))
+
+analyses = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    help="Measure what the figures of the report show; without options, on the embedded digits.",
+)
+for command in (analyze.redundancy, analyze.mechanism, analyze.tsne, analyze.sensitivity):
+    analyses.command()(with_options(command))
+app.add_typer(analyses, name="analyze")
 
 
 def main() -> None:
     """Entry point: errors that fretta raises on purpose end in one line that names options."""
-    show_warnings_in_a_line(sys.argv[1:])
+    arguments = sys.argv[1:]
+    print_warnings_in_one_line(arguments)
     try:
-        app(with_ray_address(sys.argv[1:]))
+        app(with_ray_address(arguments))
     except FrettaError as error:
-        fail(in_options(str(error), sys.argv[1:]))
+        print_error(name_options(str(error), arguments))
         sys.exit(2)
 
 

@@ -1,4 +1,4 @@
-"""The application, its options, and how it speaks."""
+"""The application and what it prints."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rich.table import Table
 from ..errors import FrettaError
 from ..memory import keep_memory
 
-WIDE = 10_000  # columns of what is not a terminal: a row of a table stays one line
-# What to do after Ctrl-C, by command. Others have nothing to go on with.
-_GO_ON = "to go on: {command}"
-_KEPT = "what is done is kept; " + _GO_ON
+PIPE_COLUMNS = 10_000  # where output is no terminal: a row of a table stays one line
+# What to do after Ctrl-C, by command.
+_RESUME = "to go on: {command}"
+_KEPT = "what is done is kept; " + _RESUME
 _LOST = "nothing was kept"
 AFTER_INTERRUPT = {
     **dict.fromkeys(("run", "tune", "evaluate", "demo", "sensitivity", "corrupt"), _KEPT),
-    **dict.fromkeys(("train", "adapt"), _GO_ON),
+    **dict.fromkeys(("train", "adapt"), _RESUME),
     **dict.fromkeys(("redundancy", "mechanism", "tsne", "compare"), _LOST),
 }
 
 
 class Commands(typer.core.TyperGroup):
-    """Commands that end in one line, not in a traceback, on Ctrl-C or when a file cannot be had."""
+    """Commands that end in one line on Ctrl-C and on errors of the file system."""
 
     def invoke(self, ctx: Any) -> Any:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see __main__.py
@@ -38,8 +38,8 @@ class Commands(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # once more: end at once
-            fail(after_interrupt(ctx.invoked_subcommand, sys.argv[1:]), "stopped")
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends at once
+            print_error(after_interrupt(ctx.invoked_subcommand, sys.argv[1:]), "stopped")
             raise typer.Exit(130) from None
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader, such as `head`, went away
@@ -49,7 +49,7 @@ class Commands(typer.core.TyperGroup):
 
 
 def after_interrupt(name: str | None, arguments: list[str]) -> str:
-    """What to say when the command `name` was interrupted."""
+    """What to print when the command `name` was interrupted."""
     given = [a for a in arguments if a != "--force"]
     if name == "adapt" and "--resume" not in given:
         given.append("--resume")
@@ -58,37 +58,39 @@ def after_interrupt(name: str | None, arguments: list[str]) -> str:
 
 
 class _Console(Console):
-    @property  # type: ignore[misc]  # nobody sets it
+    @property  # type: ignore[misc]  # rich has a setter, which is not used
     def size(self) -> ConsoleDimensions:
-        found = super().size
-        return found if self.file.isatty() else ConsoleDimensions(WIDE, found.height)
+        size = super().size
+        return size if self.file.isatty() else ConsoleDimensions(PIPE_COLUMNS, size.height)
 
 
 app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
+    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
 )
 console = _Console()
 
 
-def fail(message: str, kind: str = "error") -> None:
+def print_error(message: str, kind: str = "error") -> None:
     line = f"[bold red]{kind}{':' if message else ''}[/] {escape(message)}"
     Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
-def say(line: str) -> None:
-    """One line, as it is: a path that is copied from it must be whole."""
+def print_line(line: str) -> None:
+    """One line as it is: paths in it can be copied."""
     console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def table(*columns: str) -> Table:
-    """A table without frames; numbers are the caller's to align."""
-    result = Table(box=None, pad_edge=False)
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    console.print(make_table(columns, rows))
+
+
+def make_table(columns: list[str], rows: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False)
     for column in columns:
-        result.add_column(column, overflow="fold")
-    return result
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
 
 
 def _version(wanted: bool) -> None:
@@ -100,7 +102,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,

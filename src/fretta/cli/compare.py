@@ -5,32 +5,42 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from ..errors import ConfigError, StoreError
-from .app import console, say, table
-from .images import Given, Images, from_data_set, from_files, source_images
-from .progress import bar
-from .specs import (
-    Fit,
-    Mean,
-    Model,
-    NumClasses,
+from ..errors import ConfigError, DataError
+from .app import print_line, print_table
+from .options import (
+    DataOptions,
+    Decoders,
+    Device,
+    Domains,
+    Labels,
+    Methods,
+    ModelOptions,
+    Pretrained,
     Prior,
-    Size,
-    Std,
-    Weights,
-    find_input,
-    known_methods,
+    Severity,
+    SkipUnreadable,
+    Source,
+    StreamOptions,
+    check_file,
+    check_methods,
+    hyperparameters,
 )
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     from ..estimate.compare import Compared
+    from ..experiment.case import Case
+    from ..experiment.loop import Item
     from ..method import Method
+    from ..models.labels import Labels as ClassLabels
 
 COLUMNS = (
     *("method", "verdict", "reason", "without_labels", "change", "low", "high", "adapted"),
@@ -40,98 +50,81 @@ COLUMNS = (
 NAMED = 20  # unreadable files that are named on the terminal
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(compare)
+@dataclass
+class Images:
+    """Batches to compare methods on, and what is known of them."""
+
+    batches: Iterator[Item]
+    total: int
+    labels: ClassLabels
+    unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as found
 
 
 def compare(
-    model: Model,
-    data: Annotated[
-        str,
-        typer.Option(help="A folder of images, a file with a path per line, or a data set."),
-    ],
-    methods: Annotated[
-        str, typer.Option(help="Names with commas between.")
-    ] = "source,bn,tent,s-fret,g-fret",
+    model: ModelOptions,
+    data: DataOptions,
+    methods: Methods = "source,bn,tent,s-fret,g-fret",
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
     ] = None,
-    weights: Weights = None,
-    num_classes: NumClasses = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Class names, to tell the accuracy of class folders.")
-    ] = None,
+    pretrained: Pretrained = False,
+    labels: Labels = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="METHOD.NAME=VALUE, such as tent.lr=1e-3 (several times)."),
     ] = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")
-    ] = None,
-    domain: Annotated[
-        list[str] | None, typer.Option(help="Only this domain of the data set (several times).")
-    ] = None,
-    corruption: Annotated[
-        str | None, typer.Option(help="Corrupt the data set on the fly: all, fog, ...")
-    ] = None,
-    severity: Annotated[int, typer.Option(help="Of --corruption.")] = 5,
-    order: Annotated[
-        str, typer.Option(help="Of the data set: continual, independent, mixed, ...")
-    ] = "continual",
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    seed: Annotated[int, typer.Option(min=0, help="Of the order.")] = 0,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Images (per domain of a data set).")
-    ] = None,
-    size: Size = None,
-    mean: Mean = None,
-    std: Std = None,
-    fit: Fit = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Folder of source images, for methods that need some.")
-    ] = None,
+    domain: Domains = None,
+    severity: Severity = None,
+    stream: StreamOptions = StreamOptions(),
+    source: Source = None,
     level: Annotated[float, typer.Option(help="How often intervals are meant to hold.")] = 0.9,
     temperature: Annotated[
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
     prior: Prior = None,
-    skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
-    ] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
+    skip_unreadable: SkipUnreadable = False,
+    device: Device = None,
+    workers: Decoders = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
     from ..estimate.compare import answer
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
-    from ..models.opening import open_model
-    from ..parts.compute import find_device
+    from ..experiment.case import open_case
 
-    named = _isfrom_data_set(data)
-    settings = _settings(methods, set_ or [])
-    known_methods(list(settings), "--methods")
+    chosen = _methods(methods, set_ or [])
     given_prior = None if prior is None else read_prior(prior)
-    _check_out(out)
-    opened = open_model(model, weights, num_classes, root=root)
-    place = find_device(device)
-    net = opened.net.to(place)
-    how = find_input(opened, size, mean, std, fit)
-    say(f"images  {how.text()}")
-    given = Given(
-        *(data, root, domain, corruption, severity, order, batch_size, seed, limit, labels),
-        *(workers, place, skip_unreadable),
+    if out is not None:
+        check_file(out / "compare.html", "--out")
+    data.check()
+    files = Path(data.data).exists()
+    if files and (domain or stream.corruption):
+        raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
+    case = open_case(
+        **model.arguments(),
+        data=None if files else data.data,
+        pretrained=pretrained,
+        labels=labels,
+        source=source,
+        root=data.root,
+        device=device,
+        **stream.shift(severity),
     )
-    images = from_data_set(given, how) if named else from_files(given, how, net)
+    print_line(f"images  {case.images_text()}")
+    if files:
+        images = _from_files(case, data, stream, workers, skip_unreadable)
+    else:
+        images = _from_data_set(case, stream, domain)
     names, shares = images.labels.names, None
     if given_prior is not None:
         shares = class_shares(given_prior, images.labels.by_name(), len(names))
-    with bar("images") as advance:
+    with progress_bar("images") as advance:
         rows = run(
-            net,
-            images.items,
-            _methods(settings),
-            source=None if source is None else source_images(source, how, given),
+            case.net,
+            images.batches,
+            chosen,
+            source=None if source is None else lambda: case.source_images(stream.batch_size),
+            head=model.head,
             level=level,
             temperature=temperature,
             prior=shares,
@@ -139,95 +132,127 @@ def compare(
         )
     # a data set may name fewer classes than the model has
     names += [f"class {i}" for i in range(len(names), len(rows[0].predicted))]
-    _tell_unreadable(images)
+    _print_unreadable(images)
     _print(rows, names, level)
-    say("\n" + answer(rows, names))
+    print_line("\n" + answer(rows, names))
     if out is not None:
-        facts = {"model": model, "data": data, "prior": shares, "answer": answer(rows, names)}
-        _write(out, rows, images, {**facts, "images": how.text()})
+        facts = {
+            "model": model.model,
+            "data": data.data,
+            "prior": shares,
+            "answer": answer(rows, names),
+            "images": case.images_text(),
+        }
+        _write(out, rows, images, facts)
 
 
-# ---- what the user said -------------------------------------------------------------------------
-
-
-def _isfrom_data_set(data: str) -> bool:
-    """The name of a data set; False for a path that exists."""
-    from ..data import list_datasets
-    from ..data.datasets import check_name
-
-    if Path(data).exists():
-        return False
-    try:
-        check_name(data)
-    except ConfigError as error:
-        raise ConfigError(
-            f"--data {data!r} is no folder or list of images that exists, nor a data set"
-            f" ({', '.join(list_datasets())})"
-        ) from error
-    return True
-
-
-def _settings(methods: str, pairs: list[str]) -> dict[str, dict[str, Any]]:
-    """{method: hyper-parameters} from "tent,g-fret" and ["tent.lr=1e-3"]."""
-    from .specs import settings_of as values_of
-
-    found: dict[str, dict[str, Any]] = {n.strip(): {} for n in methods.split(",") if n.strip()}
-    for pair in pairs:
-        method, dot, rest = pair.partition(".")
-        if not dot or method not in found:
-            raise ConfigError(
-                f"--set {pair!r}; write METHOD.NAME=VALUE with a method of --methods"
-                f" ({', '.join(found)}), such as tent.lr=1e-3"
-            )
-        found[method] |= values_of([rest])
-    return found
-
-
-def _methods(settings: dict[str, dict[str, Any]]) -> dict[str, Method]:
+def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
+    """Methods by name, from "tent,g-fret" and ["tent.lr=1e-3"]."""
     from ..api import build_method
 
-    chosen = {}
-    for name, values in settings.items():
-        chosen[name] = build_method(name, values)
-        chosen[name].check()
-    return chosen
+    values: dict[str, dict[str, Any]] = {n.strip(): {} for n in names.split(",") if n.strip()}
+    check_methods(list(values), "--methods")
+    for pair in pairs:
+        method, dot, rest = pair.partition(".")
+        if not dot or method not in values:
+            raise ConfigError(
+                f"--set {pair!r}; write METHOD.NAME=VALUE with a method of --methods"
+                f" ({', '.join(values)}), such as tent.lr=1e-3"
+            )
+        values[method] |= hyperparameters([rest])
+    methods = {name: build_method(name, given) for name, given in values.items()}
+    for built in methods.values():
+        built.check()
+    return methods
 
 
-def _check_out(out: Path | None) -> None:
-    """Before the work: a folder that cannot be written to is no use after it."""
-    if out is None:
-        return
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot write to {str(out)!r}: {error.strerror or error}") from error
+# ---- images -------------------------------------------------------------------------------------
 
 
-# ---- what the user sees -------------------------------------------------------------------------
+def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None) -> Images:
+    """Domains are judged one by one, and labels are known."""
+    from ..models.labels import Labels
+
+    stream = case.stream(
+        options.order,
+        seed=options.seed,
+        batch_size=options.batch_size,
+        limit=options.limit or None,
+        domains=domains,
+    )
+    return Images(
+        case.items(stream), stream.samples, Labels(list(case.data.classes), "the data set")
+    )
 
 
-def _tell_unreadable(images: Images) -> None:
+def _from_files(
+    case: Case, data: DataOptions, options: StreamOptions, workers: int, skip_unreadable: bool
+) -> Images:
+    """A folder or list, read as `fretta adapt` reads it."""
+    import numpy as np
+    import torch
+
+    from ..data.listing import list_folder, read_list
+    from ..data.read_ahead import group, read_ahead
+    from ..experiment.loop import Item
+    from ..models.labels import truth_of
+
+    path = Path(data.data)
+    listing = read_list(path, data.root) if path.is_file() else list_folder(path)
+    if not listing.names:
+        raise DataError(f"no images in {data.data!r}")
+    names = listing.names
+    if listing.folders > 1:  # one class after the other is a hard order
+        order = np.random.RandomState(options.seed).permutation(len(names))
+        names = [names[i] for i in order]
+        print_line(
+            f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {options.seed}"
+        )
+    if listing.ignored:
+        print_line(f"{listing.ignored:,} other files, no images by their names: ignored")
+    names = names[: options.limit or None]
+    truth, why_not = truth_of(names, case.labels)
+    if why_not:
+        print_line(f"accuracy unknown: {why_not}")
+    unreadable: list[tuple[str, str]] = []
+
+    def batches() -> Iterator[Item]:
+        grouped = group(names, options.batch_size, len(names))
+        decoding = case.preprocessing.decoding()
+        for batch in read_ahead(grouped, listing.path, decoding, workers):
+            if not skip_unreadable:
+                batch.check_readable("repair or remove the file, or give --skip-unreadable")
+            unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
+            if not batch.kept:
+                continue
+            folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
+            y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
+            yield Item(case.preprocessing.apply(batch.pixels, case.device), y)
+
+    return Images(batches(), len(names), case.labels, unreadable)
+
+
+# ---- output --------------------------------------------------------------------------------------
+
+
+def _print_unreadable(images: Images) -> None:
     from ..data.listing import shown
 
     found = images.unreadable
     if not found:
         return
-    say(f"{len(found):,} of {images.total:,} images could not be read: left out")
+    print_line(f"{len(found):,} of {images.total:,} images could not be read: left out")
     for name, why in found[:NAMED]:
-        say(f"  {shown(name)}: {why}")
+        print_line(f"  {shown(name)}: {why}")
     if len(found) > NAMED:
-        say(f"  and {len(found) - NAMED:,} more")
+        print_line(f"  and {len(found) - NAMED:,} more")
 
 
 def _print(rows: list[Compared], names: list[str], level: float) -> None:
     from .compare_page import note_on, table_of
 
-    head, lines = table_of(rows, names)
-    shown = table(*head)
-    for line in lines:
-        shown.add_row(*map(escape, line))
-    console.print(shown)
-    say("\n" + note_on(rows, level))
+    print_table(*table_of(rows, names))
+    print_line("\n" + note_on(rows, level))
 
 
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
@@ -241,13 +266,10 @@ def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any
     writer.writeheader()
     writer.writerows(_flat(value) for value in values)
     content = {**facts, "unreadable": images.unreadable, "classes": names, "methods": values}
-    try:
-        replace_file(out / "compare.csv", text.getvalue().encode())
-        replace_file(out / "compare.json", (json.dumps(content, indent=1) + "\n").encode())
-        replace_file(out / "compare.html", page(rows, images, facts).encode())
-    except OSError as error:
-        raise StoreError(f"cannot write to {str(out)!r}: {error.strerror or error}") from error
-    say(f"wrote compare.csv, compare.json and {out / 'compare.html'}")
+    replace_file(out / "compare.csv", text.getvalue().encode())
+    replace_file(out / "compare.json", (json.dumps(content, indent=1) + "\n").encode())
+    replace_file(out / "compare.html", page(rows, images, facts).encode())
+    print_line(f"wrote compare.csv, compare.json and {out / 'compare.html'}")
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from .tables import DASH
 
 if TYPE_CHECKING:
     from ..estimate.compare import Compared
-    from .images import Images
+    from .compare import Images
 
 SOURCE_MODEL = "the source model"
 LISTED = 50  # unreadable files

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import ConfigError
-from .app import say
-from .progress import bar
-from .words import in_options
-
-Root = Annotated[
-    Path | None, typer.Option("--data", "--root", help="Where the data is; else FRETTA_DATA.")
-]
-
-
-def register(app: typer.Typer) -> None:
-    for command in (doctor, corrupt, train):
-        app.command()(command)
+from .app import print_line
+from .messages import name_options
+from .options import DataRoot, DeviceName, Jobs
+from .progress import progress_bar
 
 
 def doctor(
     name: Annotated[
         str, typer.Argument(help="pacs, officehome, cifar10c, imagenetc, digits, ...; or a folder.")
     ],
-    data: Root = None,
+    data: DataRoot = None,
 ) -> None:
     """Check a data set on disk: counts, classes, unreadable files; what is missing and where."""
     from ..data import doctor as examine
@@ -34,10 +27,10 @@ def doctor(
 
     if name not in list_datasets() and data is None and Path(name).is_dir():
         name, data = "folder", Path(name)
-    with bar("reading images") as advance:
+    with progress_bar("reading images") as advance:
         report = examine(name, data, progress=advance)
     for line in report.lines():
-        say(in_options(line, ["doctor"]))
+        print_line(name_options(line, ["doctor"]))
     if not report.ok:
         raise typer.Exit(1)
 
@@ -61,7 +54,7 @@ def corrupt(
         str, typer.Option(help="Names with commas between; all: the 15, extra: the other four.")
     ] = "all",
     severity: Annotated[str, typer.Option(help="5, 1,3 or 1-5.")] = "1-5",
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(help="Of the noise; results do not depend on --jobs.")] = 0,
     skip_unreadable: Annotated[
         bool, typer.Option(help="Leave out images that cannot be read, and list them.")
@@ -70,7 +63,7 @@ def corrupt(
     """Write the corrupted version of a data set; run again to continue where it stopped."""
     from ..data import corrupt_folder
 
-    with bar("corrupting") as advance:
+    with progress_bar("corrupting") as advance:
         summary = corrupt_folder(
             src,
             dst,
@@ -81,63 +74,51 @@ def corrupt(
             progress=advance,
             errors="skip" if skip_unreadable else "raise",
         )
-    say(f"{summary.written:,} images written, {summary.kept:,} already there: {summary.folder}")
+    print_line(
+        f"{summary.written:,} images written, {summary.kept:,} already there: {summary.folder}"
+    )
     for line in summary.unreadable:
-        say(f"unreadable, left out: {line}")
+        print_line(f"unreadable, left out: {line}")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Named as in TrainConfig."""
+
+    out: Annotated[
+        Path, typer.Option(help="The .safetensors file to write; a card goes beside it.")
+    ]
+    target: Annotated[str | None, typer.Option(help="The domain left out, for domain sets.")] = None
+    model: Annotated[str | None, typer.Option(help="timm:NAME, cifar:NAME, ...")] = None
+    init: Annotated[
+        str | None,
+        typer.Option(help="Weights to start from: a file, efficientnet-lite0, pretrained."),
+    ] = None
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over digits or CIFAR.")] = None
+    iterations: Annotated[int | None, typer.Option(min=1, help="Steps on domain sets.")] = None
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Images per domain and step.")] = (
+        None
+    )
+    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate.")] = None
+    size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0
+    limit: Annotated[int | None, typer.Option(min=2, help="Images per domain, for a trial.")] = None
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 0
+    device: DeviceName = "cpu"
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False
 
 
 def train(
     name: Annotated[str, typer.Argument(help="digits, cifar10, cifar100, pacs, officehome, ...")],
-    out: Annotated[
-        Path, typer.Option(help="The .safetensors file to write; a card goes beside it.")
-    ],
-    data: Root = None,
-    target: Annotated[
-        str | None, typer.Option(help="The domain left out, for domain sets.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="timm:NAME, cifar:NAME, ...")] = None,
-    init: Annotated[
-        str | None,
-        typer.Option(help="Weights to start from: a file, efficientnet-lite0, pretrained."),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over digits or CIFAR.")] = None,
-    iterations: Annotated[int | None, typer.Option(min=1, help="Steps on domain sets.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=2, help="Images per domain and step.")
-    ] = None,
-    lr: Annotated[float | None, typer.Option(min=0, help="Learning rate.")] = None,
-    size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0,
-    limit: Annotated[
-        int | None, typer.Option(min=2, help="Images per domain, for a trial.")
-    ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False,
+    options: TrainOptions,
+    data: DataRoot = None,
 ) -> None:
     """Train a source model; run again to resume. Writes safetensors and a JSON card."""
     from ..experiment.train import TrainConfig, train_source
 
-    config = TrainConfig(
-        data=name,
-        out=out,
-        root=data,
-        target=target,
-        model=model,
-        init=init,
-        epochs=epochs,
-        iterations=iterations,
-        batch_size=batch_size,
-        lr=lr,
-        size=size,
-        seed=seed,
-        limit=limit,
-        workers=workers,
-        device=device,
-        overwrite=overwrite,
-    )
-    with bar("training") as advance:
+    config = TrainConfig(data=name, root=data, **vars(options))
+    with progress_bar("training") as advance:
         card = train_source(config, resume=True, progress=lambda now: advance(now.step, now.steps))
     for split, accuracy in card.accuracy.items():
-        say(f"{split:12} {accuracy:.2%}")
-    say(f"wrote {out}")
+        print_line(f"{split:12} {accuracy:.2%}")
+    print_line(f"wrote {options.out}")

@@ -1,87 +1,166 @@
-"""`fretta list` and `fretta check`."""
+"""`fretta list`, `fretta check` and `fretta bench-steps`."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from ..errors import ConfigError
-from .app import console, say, table
-from .specs import MODEL, Fit, Head, Mean, NumClasses, Pretrained, Size, Std, Weights, find_input
-from .words import in_options
+from .app import console, print_line, print_table
+from .messages import name_options
+from .options import (
+    MODEL,
+    DeviceName,
+    Methods,
+    ModelOptions,
+    NumClasses,
+    Pretrained,
+    Threads,
+    check_file,
+    check_methods,
+)
 
-
-def register(app: typer.Typer) -> None:
-    app.command("list")(list_methods)
-    app.command("check")(check)
+BENCH_METHODS = "source,bn,tent,eta,s-fret,g-fret,sar,tipi"
 
 
 def list_methods() -> None:
     """List the methods: what each does, needs, and costs per batch (F: forward, B: backward)."""
     from ..methods import find_method, list_methods
 
-    rows = table("method", "passes", "needs", "what it does")
+    rows = []
     for key in list_methods():
         method = find_method(key)
         needs = ", ".join(sorted(need.name.lower() for need in method.needs)) or "-"
-        rows.add_row(key, method.passes, needs, method.summary)
-    console.print(rows)
+        rows.append([key, method.passes, needs, method.summary])
+    print_table(["method", "passes", "needs", "what it does"], rows)
 
 
 def check(
     name: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL)] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The same, as the other commands take it.")
-    ] = None,
-    weights: Weights = None,
-    num_classes: NumClasses = None,
+    model: ModelOptions = ModelOptions(model=""),
     pretrained: Pretrained = False,
-    head: Head = None,
-    size: Size = None,
-    mean: Mean = None,
-    std: Std = None,
-    fit: Fit = None,
 ) -> None:
     """Look at a model: its input, the head, the norm layers, which methods fit and why not."""
     import torch
 
+    from ..experiment.case import open_case
     from ..inspection import input_size, inspect
-    from ..models.opening import open_model
+    from ..models.preprocessing import Preprocessing
 
-    model = _one(name, model)
-    opened = open_model(model, weights, num_classes, pretrained, untrained=True)
-    net = opened.net
-    channels, height, width = input_size(net)
+    if bool(name) == bool(model.model):
+        raise ConfigError("give the model once: fretta check MODEL, or fretta check --model MODEL")
+    chosen = replace(model, model=name or model.model)
+    arguments = {**chosen.arguments(), "pretrained": pretrained, "untrained": True}
     try:
-        how = find_input(opened, size, mean, std, fit)
-    except ConfigError as error:  # a network can be looked at without
-        images = str(error)
+        case = open_case(**arguments)
+    except ConfigError as error:  # one can look at a network whose preprocessing is not known
+        case = open_case(**arguments, preprocessing=Preprocessing())
+        images = name_options(str(error), ["check"])
+        channels, height, width = input_size(case.net)
     else:
-        images, channels = how.text(), len(how.mean)
-        height = width = how.size or height
-    seen = inspect(net, torch.rand(2, channels, size or height, size or width), head)
+        images, channels = case.images_text(), len(case.preprocessing.mean)
+        height = width = case.preprocessing.size or input_size(case.net)[1]
+    x = torch.rand(2, channels, model.size or height, model.size or width)
+    seen = inspect(case.net.cpu(), x, model.head)
     norms = ", ".join(f"{n} {kind}" for kind, n in seen.norms.items()) or "none"
-    found = (
+    head = (
         f"{seen.head} ({seen.features} features)"
         if seen.head
-        else f"not found: {in_options(seen.head_problem, ['check'])}"
+        else f"not found: {name_options(seen.head_problem, ['check'])}"
     )
-    say(f"model     {model} ({seen.model}, {seen.parameters:,} parameters)")
-    say(f"images    {images}")
-    say(f"classes   {seen.classes}")
-    say(f"head      {found}")
-    say(f"norms     {norms}\n")
-    rows = table("method", "fits", "note")
-    for row in seen.fits:
-        fits = "[green]yes[/]" if row.fits else "[red]no[/]"
-        rows.add_row(row.method, fits, escape(in_options(row.note, ["check"])))
-    console.print(rows)
+    print_line(f"model     {chosen.model} ({seen.model}, {seen.parameters:,} parameters)")
+    print_line(f"images    {images}")
+    print_line(f"classes   {seen.classes}")
+    print_line(f"head      {head}")
+    print_line(f"norms     {norms}\n")
+    rows = [
+        [row.method, "yes" if row.fits else "no", name_options(row.note, ["check"])]
+        for row in seen.fits
+    ]
+    print_table(["method", "fits", "note"], rows)
 
 
-def _one(argument: str | None, option: str | None) -> str:
-    given = [text for text in (argument, option) if text is not None]
-    if len(given) != 1:
-        raise ConfigError("give the model once: fretta check MODEL, or fretta check --model MODEL")
-    return given[0]
+def bench_steps(
+    model: Annotated[str, typer.Argument(help=MODEL)] = "timm:resnet18",
+    methods: Methods = BENCH_METHODS,
+    batch: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 16,
+    size: Annotated[int, typer.Option(min=1, help="Side of an image, in pixels.")] = 224,
+    num_classes: NumClasses = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds; each method takes a step in each.")
+    ] = 7,
+    threads: Threads = None,
+    device: DeviceName = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder for steps.json and steps.png.")] = None,
+) -> None:
+    """Time a step of each method against a bare forward and against the cheapest possible step.
+
+    That step ("floor") is one forward, one backward to scale and shift, and one update by Adam, in
+    plain PyTorch. Images are random; all methods take turns in one process, so compare ratios.
+    """
+    import torch
+
+    from ..experiment.bench import bench, plot
+    from ..methods import list_methods
+    from ..models import load
+    from ..parts.compute import find_device
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    given = list_methods() if methods == "all" else [m.strip() for m in methods.split(",")]
+    names = check_methods([name for name in given if name], "--methods")
+    place = find_device(device)
+    if out is not None:
+        check_file(out / "steps.json", "--out")
+    net = load(model, num_classes=num_classes).to(place)
+    x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0)).to(place)
+    with console.status("warming up") as status:
+        timings = bench(
+            net, x, names, rounds, on_round=lambda n: status.update(f"round {n} of {rounds}")
+        )
+    columns = ["step", "ms", "± %", "x floor", "x own floor", "passes", "waits", "MiB"]
+    rows = [
+        [
+            t.name,
+            f"{t.milliseconds:.1f}",
+            f"{100 * t.spread:.0f}",
+            f"{t.ratio:.3f}",
+            "" if t.own_ratio is None else f"{t.own_ratio:.3f}",
+            "" if t.forwards is None else f"{t.forwards}F+{t.backwards}B",
+            "" if t.waits is None else str(t.waits),
+            f"{t.peak_mib:.0f}",
+        ]
+        for t in timings
+    ]
+    print_table(columns, rows)
+    print_line(
+        f"{model}, batch {batch} of {size} px, threads {torch.get_num_threads()}, rounds {rounds}"
+    )
+    print_line(
+        "Medians; ratios are taken within each round. Waits: values the host needs in a step."
+    )
+    print_line(
+        "The floor has PyTorch's default memory layout; steps below 1 owe it to channels-last."
+    )
+    filtered = [t.name for t in timings if t.name in ("eta", "eata", "sar") and not t.backwards]
+    if filtered:
+        print_line(f"No image passed the filters of {', '.join(filtered)}: no backward was needed.")
+    if out is None:
+        return
+    facts = {
+        "model": model,
+        "batch": batch,
+        "size": size,
+        "classes": num_classes,
+        "threads": torch.get_num_threads(),
+        "rounds": rounds,
+        "torch": torch.__version__,
+        "steps": [t.to_json() for t in timings],
+    }
+    (out / "steps.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    plot(timings, f"{model}, {batch} × {size} px", out / "steps.png")
+    print_line(f"{out / 'steps.json'}, {out / 'steps.png'}")

@@ -1,80 +1,70 @@
-"""`fretta run`, `fretta tune`, `fretta evaluate` and `fretta results`."""
+"""`fretta run`, `fretta tune` and `fretta evaluate`."""
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConfigError, FrettaError
-from .app import say
-from .carry import carry_out
-from .data import Root
-from .specs import (
-    Device,
-    Fit,
+from ..errors import ConfigError
+from .app import print_line
+from .options import (
+    DataOptions,
+    DataRoot,
+    Domains,
     Jobs,
-    Mean,
-    Model,
-    NumClasses,
-    Size,
-    Std,
-    Threads,
-    Weights,
-    Where,
+    Limit,
+    MethodOptions,
+    ModelOptions,
+    RunOptions,
+    Seeds,
+    Severity,
+    Source,
+    StoreOptions,
+    StreamOptions,
     check_file,
-    data_spec,
-    find_input,
-    jobs_of,
-    known_methods,
-    settings_of,
-    source_spec,
+    check_methods,
+    hyperparameters,
 )
-from .tables import print_rows
+from .progress import show_runs
+from .tables import print_methods
 
+if TYPE_CHECKING:
+    from ..experiment.case import Case
+    from ..experiment.records import Job
+    from ..experiment.suite import Suite
 
-def register(app: typer.Typer) -> None:
-    for command in (run, tune, evaluate, results):
-        app.command()(command)
+SuiteName = Annotated[str, typer.Argument(help="A suite of the package, or a TOML file.")]
 
 
 def run(
-    suite: Annotated[str, typer.Argument(help="A suite of the package, or a TOML file.")],
-    store: Where = "results",
-    data: Root = None,
-    jobs: Jobs = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(help="Run on Ray: auto or an address; alone or local: start it here."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
+    suite: SuiteName,
+    data: DataRoot = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Only this method or label (several times).")
     ] = None,
     case: Annotated[list[str] | None, typer.Option(help="Only this case (several times).")] = None,
-    seed: Annotated[
-        list[int] | None, typer.Option(min=0, help="These seeds (several times).")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
-    threads: Threads = None,
-    device: Device = None,
+    seed: Seeds = None,
+    limit: Limit = None,
+    run: RunOptions = RunOptions(),
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images, per run.")] = 0,
     checkpoint: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints of a run.")
     ] = 60.0,
 ) -> None:
     """Run a suite; results that are in the store are kept, and an interrupted suite goes on."""
-    from ..experiment.execute import Options
     from ..experiment.suite import load_suite
 
-    chosen = load_suite(suite).restricted(method, seed, limit, case)
-    options = Options(threads, device, workers, checkpoint)
-    carry_out(chosen.title, jobs_of(chosen, data), store, jobs, ray, force, options)
+    run_suite(
+        load_suite(suite).restricted(method, seed, limit, case), data, run, workers, checkpoint
+    )
 
 
 def tune(
-    suite: Annotated[str, typer.Argument(help="A suite of the package, or a TOML file.")],
+    suite: SuiteName,
     method: Annotated[str, typer.Option(help="The method to tune.")],
     rule: Annotated[
         str,
@@ -93,13 +83,11 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Write the best settings as a suite fragment.")
     ] = None,
-    store: Where = "results",
-    data: Root = None,
+    data: DataRoot = None,
     jobs: Jobs = 1,
-    seed: Annotated[list[int] | None, typer.Option(min=0, help="Seeds (several times).")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
-    threads: Threads = None,
-    device: Device = None,
+    seed: Seeds = None,
+    limit: Limit = None,
+    run: StoreOptions = StoreOptions(),
 ) -> None:
     """Choose hyper-parameters by a stated rule; an interrupted search goes on."""
     from ..experiment.execute import Options
@@ -114,7 +102,7 @@ def tune(
     result = search(
         load_suite(suite).restricted(limit=limit),
         method,
-        Store(store),
+        Store(run.store),
         rule=rule,
         grid=parse_grid(grid) if grid else None,
         product=product,
@@ -122,143 +110,89 @@ def tune(
         root=data,
         seeds=tuple(seed or [0]),
         parallel=jobs,
-        options=Options(threads, device),
-        on_trial=lambda trial: say(
+        options=Options(run.threads, run.device),
+        on_trial=lambda trial: print_line(
             f"trial {trial.number}: {trial.text}: "
             + ("failed" if trial.score is None else f"{trial.score:.4f}")
         ),
     )
-    say(f"\n{result.runs_done} runs done, {result.runs_found} were there. Best by {result.rule}:\n")
-    say(fragment(result))
+    print_line(
+        f"\n{result.runs_done} runs done, {result.runs_found} were there. Best by {result.rule}:\n"
+    )
+    print_line(fragment(result))
     if out is not None:
-        say(f"wrote {write_fragment(result, out)}")
+        print_line(f"wrote {write_fragment(result, out)}")
 
 
 def evaluate(
-    model: Model,
-    data: Annotated[
-        str, typer.Option(help="A data set (pacs, digits, ...) or a folder of class folders.")
-    ],
-    method: Annotated[list[str], typer.Option(help="Method (several times).")],
-    root: Annotated[
-        Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")
-    ] = None,
-    weights: Weights = None,
-    num_classes: NumClasses = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Hyper-parameter, as lr=1e-3 (several times).")
-    ] = None,
-    domain: Annotated[
-        list[str] | None, typer.Option(help="Only this domain (several times).")
-    ] = None,
-    corruption: Annotated[
-        str | None, typer.Option(help="Corrupt on the fly: all, fog, ...")
-    ] = None,
-    severity: Annotated[
-        int | None, typer.Option(min=1, max=5, help="Of --corruption; default: 5.")
-    ] = None,
-    order: Annotated[str, typer.Option(help="continual, independent, mixed, ...")] = "continual",
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of the order of the stream.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Images per domain.")] = None,
-    size: Size = None,
-    mean: Mean = None,
-    std: Std = None,
-    fit: Fit = None,
-    source: Annotated[
-        str | None, typer.Option(help="Data set of source images, for methods that need some.")
-    ] = None,
-    store: Where = "results",
-    jobs: Jobs = 1,
-    force: Annotated[bool, typer.Option("--force", help="Repeat what is there.")] = False,
-    threads: Threads = None,
-    device: Device = None,
+    model: ModelOptions,
+    data: DataOptions,
+    methods: MethodOptions,
+    domain: Domains = None,
+    severity: Severity = None,
+    stream: StreamOptions = StreamOptions(batch_size=128),
+    source: Source = None,
+    run: RunOptions = RunOptions(),
 ) -> None:
     """Evaluate methods on one data set and keep the results in the store."""
-    from ..experiment.execute import Options
-    from ..experiment.suite import one_off
-    from ..models.opening import open_model
+    from ..experiment.suite import jobs_on
 
-    if severity is not None and corruption is None:
-        raise ConfigError(f"--severity {severity} has no effect without --corruption; give both")
-    known_methods(method)
-    opened = open_model(model, weights, num_classes, root=root)
-    how = find_input(opened, size, mean, std, fit)
-    suite = one_off(
-        model={**opened.as_case(), "preprocessing": how},
-        data=data_spec(data, corruption, severity or 5, opened.net, how),
-        methods={name: settings_of(set_ or []) for name in method},
-        protocol={
-            "order": order,
-            "batch_size": batch_size,
-            "seeds": [seed],
-            **({"limit": limit} if limit is not None else {}),
-            **({"domains": domain} if domain else {}),
-        },
-        source=source_spec(source, how),
-    )
-    base = Path(data) if Path(data).is_dir() and root is None else root
-    carry_out(suite.title, jobs_of(suite, base), store, jobs, None, force, Options(threads, device))
+    names, values = check_methods(methods.method), hyperparameters(methods.set_)
+    case = open_case(model, data, source, **stream.shift(severity))
+    jobs = jobs_on(case, dict.fromkeys(names, values), **stream.protocol(domain))
+    run_jobs(case.data.name, jobs, run)
 
 
-def results(
-    store: Annotated[str, typer.Argument(help="Folder or fsspec URL.")] = "results",
-    suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
-    case: Annotated[str | None, typer.Option(help="Only this case.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only this method or label.")] = None,
-    status: Annotated[str | None, typer.Option(help="done or failed.")] = None,
-    level: Annotated[str, typer.Option(help="methods, runs or domains.")] = "methods",
-    form: Annotated[str, typer.Option("--format", help="table, csv, json or parquet.")] = "table",
-    out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+def open_case(model: ModelOptions, data: DataOptions, source: str | None, **options: Any) -> Case:
+    """The model and the data set; prints how images become the input of the model."""
+    from ..experiment.case import open_case
+
+    data.check()
+    case = open_case(**model.arguments(), data=data.data, source=source, root=data.root, **options)
+    print_line(f"images  {case.images_text()}")
+    return case
+
+
+def run_suite(
+    suite: Suite, root: Path | None, run: RunOptions, workers: int = 0, checkpoint: float = 60.0
 ) -> None:
-    """List, filter and export what a store holds."""
-    from ..experiment.results import FORMATS, LEVELS, export, rows_of, select
+    """The runs of a suite; prints how images become the input of the models."""
+    cases: dict[str, list[str]] = {}
+    jobs = suite.jobs(root, lambda case, images: cases.setdefault(images, []).append(case))
+    for text, names in cases.items():
+        print_line(f"images  {text}" + (f": {', '.join(names)}" if len(cases) > 1 else ""))
+    run_jobs(suite.title, jobs, run, workers, checkpoint)
+
+
+def run_jobs(
+    title: str, jobs: list[Job], run: RunOptions, workers: int = 0, checkpoint: float = 60.0
+) -> None:
+    """Run what the store does not have and print the table; exit code 1 if a run failed."""
+    from ..experiment import execute
+    from ..experiment.results import select
     from ..experiment.store import Store
 
-    if out is not None and form == "table":
-        form = out.suffix.removeprefix(".")  # a table is for people; a file says its format
-        if form not in FORMATS:
-            raise ConfigError(
-                f"--out {str(out)!r} does not say a format; end it in .csv, .json or .parquet, or"
-                " give --format"
-            )
-    for option, value, valid in (
-        ("--format", form, FORMATS),
-        ("--status", status or "done", ("done", "failed")),
-        ("--level", level, LEVELS),
-    ):
-        if value not in valid:
-            raise ConfigError(f"{option} {value!r} is unknown; choose from {', '.join(valid)}")
-    check_file(out, "--out")
-    damaged: list[str] = []
-    everything = list(Store(store).records(damaged))
-    records = select(everything, suite, case, method, status)
-    if not records and not damaged:
-        raise FrettaError(_nothing(store, everything, suite, case, method, status))
-    rows = rows_of(records, level)
-    if form == "table":
-        print_rows(rows, level)
-    else:
-        text = export(rows, form, out)
-        if text is not None:
-            typer.echo(text, nl=False)
-    for line in damaged:
-        say(f"damaged, will be redone by `fretta run`: {line}")
-
-
-def _nothing(store: str, records: list[Any], *wanted: str | None) -> str:
-    """Why nothing is listed, and what there is."""
-    if not records:
-        return f"{store!r} has no records; `fretta run digits --store {store}` makes some"
-    there = {
-        "--suite": {r.tags.get("suite") for r in records},
-        "--case": {r.tags.get("case") for r in records},
-        "--method": {r.tags.get("label") for r in records} | {r.run["method"] for r in records},
-        "--status": {r.status for r in records},
-    }
-    given = [(o, w) for o, w in zip(there, wanted, strict=True) if w is not None]
-    for option, value in given:
-        if value not in there[option]:
-            found = ", ".join(sorted(map(str, there[option])))
-            return f"{store!r} has no record with {option} {value!r}; it has {found}"
-    return f"{store!r} has no record with " + " and ".join(f"{o} {v!r}" for o, v in given)
+    store, begin = Store(run.store), time.perf_counter()
+    with show_runs(jobs) as on_event:
+        done = execute.run_jobs(
+            jobs,
+            store,
+            parallel=run.jobs,
+            ray=run.ray,
+            force=run.force,
+            options=execute.Options(run.threads, run.device, workers, checkpoint),
+            on_event=on_event,
+        )
+    found = (store.get(key) for key in dict.fromkeys(job.run.key for job in jobs))
+    print_line(f"\n{title}: mean accuracy over domains of the predictions made on the way\n")
+    print_methods(select((record for record in found if record), jobs[0].tags.get("suite")))
+    print_line(
+        f"\n{len(done.records)} runs in {time.perf_counter() - begin:.0f} s, {done.skipped} were"
+        f" there already. Records: {os.path.join(run.store, 'records')}"
+    )
+    for record in done.failed:
+        last = record.error.strip().splitlines()[-1] if record.error else "unknown"
+        name = f"{record.tags.get('case')} {record.tags.get('label')} ({record.key})"
+        print_line(f"failed: {name}: {last}")
+    if done.failed:
+        raise typer.Exit(1)
