@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..adapter import Adapter
 from ..data import Preprocessing, Stream
 from ..errors import FrettaError, HeadError, ModelError, StateError
 from ..method import Method
 from ..methods import Source, find_method
-from ..models.load import load
-from ..models.preprocessing import attach_preprocessing
 from ..parts.redundancy import redundancy
-from .case import Case, open_case, open_data
+from .case import Case, open_case
 from .evaluation import outcome_of
 from .loop import stream_through
 from .metrics import details, overall, per_domain
@@ -31,8 +29,6 @@ from .records import Job, Outcome, Record, Run
 from .store import Store
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
-
-__all__ = ["case_of", "execute", "open_adapter", "open_data", "open_model"]
 
 
 def case_of(job: Job, device: str | None = None) -> Case:
@@ -61,22 +57,6 @@ def adapter_of(run: Run, case: Case) -> Adapter:
         batch_size=run.batch_size,
         **{**common, **run.hyperparameters},
     )
-
-
-def open_model(run: Run, weights: str | None) -> tuple[nn.Module, Preprocessing]:
-    net = load(run.model["spec"], weights=weights, num_classes=run.model.get("num_classes"))
-    preprocessing = Preprocessing.from_json(run.model["preprocessing"])
-    attach_preprocessing(net, preprocessing)
-    return net, preprocessing
-
-
-def open_adapter(
-    job: Job, net: nn.Module, preprocessing: Preprocessing, device: torch.device | str
-) -> Adapter:
-    case = Case(job.run.model["spec"], preprocessing, head=job.run.model.get("head"))
-    case.loaded, case.device = net, torch.device(device)
-    case.source, case.root = job.run.source, job.place.root
-    return adapter_of(job.run, case)
 
 
 def execute(

@@ -79,7 +79,6 @@ class Suite:
     methods: tuple[MethodEntry, ...]
     about: str = ""
     paper: str = ""  # the table of the paper that this one stands beside
-    written: bool = True  # in a file; else made of options, and errors need not say which suite
 
     def restricted(
         self,
@@ -125,7 +124,7 @@ class Suite:
         datasets: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
         jobs = []
         for entry in self.cases:
-            where = f"suite {self.name!r}, case {entry.name!r}: " if self.written else ""
+            where = f"suite {self.name!r}, case {entry.name!r}: "
             try:
                 jobs += self.jobs_of(open_entry(entry, root, datasets), entry, on_case)
             except FrettaError as error:
@@ -294,19 +293,3 @@ def jobs_on(case: Case, methods: Mapping[str, Mapping[str, Any]], **protocol: An
     ]
     entry = CaseEntry(case.data.name, {}, {}, {**PROTOCOL, **protocol})
     return Suite("evaluate", case.data.name, (entry,), tuple(entries)).jobs_of(case, entry)
-
-
-def one_off(
-    model: dict[str, Any],
-    data: dict[str, Any],
-    methods: dict[str, dict[str, Any]],
-    protocol: dict[str, Any],
-    source: dict[str, Any] | None = None,
-) -> Suite:
-    """A suite of one case that was not written down: `fretta evaluate`."""
-    entries = [
-        m for name, values in methods.items() for m in _methods({"name": name, **values}, "")
-    ]
-    full = {**PROTOCOL, **protocol}
-    case = CaseEntry(str(data["name"]), data, model, full, source)
-    return Suite("evaluate", f"{data['name']}", (case,), tuple(entries), written=False)
