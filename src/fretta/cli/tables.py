@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from ..experiment.records import Record
-from ..experiment.results import by_method
+from ..experiment.results import rows_of
 from .app import console, table
 
 DASH = "–"
@@ -26,7 +26,7 @@ def _difference(value: float | None, base: float | None) -> str:
 
 def print_methods(records: Iterable[Record]) -> None:
     """Accuracy per method, best first, with the difference from `source` and the relative cost."""
-    rows = by_method(records)
+    rows = rows_of(records, "methods")
     several = len({row["case"] for row in rows}) > 1
     head = ["method", "accuracy %", "vs source", "macro %", "ECE %", "ms/batch", "cost", "notes"]
     shown = table(*(["case"] if several else []), *head)
