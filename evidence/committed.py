@@ -94,7 +94,7 @@ class Evidence:
             here = [d for d in wanted if d in setup.domains]
             scores = setup.scores(here, measure)
             parts.append(scores[scores.index.isin(rows, level="row")].droplevel("row"))
-        found = concat(parts)
+        found = concat(parts) if len(parts) > 1 else parts[0]
         found = found[~found.index.duplicated(keep="last")]
         counts = found["value"].groupby("seed").transform("size")
         return found[counts == len(wanted)]

@@ -67,7 +67,7 @@ def shown(text: str) -> str:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time; what is tested here does not need it."""
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda data: ([], ""))
+    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
 
 
 def three() -> list[Record]:

@@ -18,12 +18,13 @@ import pytest
 from synthetic import HOSTILE, domain_records, record, shift_records
 
 from fretta.experiment.records import Record
-from fretta.report.payload import Payload
+from fretta.experiment.store import Store
+from fretta.report.build import Report
+from fretta.report.data import ReportData
+from fretta.report.page import RunData
+from fretta.report.render import comma_separated, latex, markdown, table_view
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
-from fretta.report.tables.html import table_view
-from fretta.report.tables.latex import latex
-from fretta.report.tables.text import comma_separated, markdown
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -72,11 +73,7 @@ CASES = {
 
 def html(table: Table, records: list[Record]) -> str:
     """The table element of the page, without the rest."""
-    from fretta.experiment.store import Store
-    from fretta.report.data import ReportData
-    from fretta.report.page import render
-
-    page = render(ReportData(Store("results"), records), [table], [])
+    page = Report(ReportData(Store("results"), records), [table]).page()
     found = re.search(r"<table data-name=.*?</table>", page, re.S)
     assert found
     return re.sub(r"\n\s*\n+", "\n", found[0]) + "\n"
@@ -212,9 +209,9 @@ def test_latex_compiles(tmp_path: Path) -> None:
 
 def test_the_page_knows_the_runs_of_a_cell() -> None:
     table, records = CASES["own-accuracy"]()
-    payload = Payload(records)
-    view = table_view(table, payload, paper=True)
+    data = RunData(records)
+    view = table_view(table, data.numbers, paper=True)
     first = view["sections"][0]["rows"][0]
     assert first["label"] == "source"
     assert first["cells"][0]["runs"] == "0 1 2"
-    assert [payload.runs[i]["seed"] for i in (0, 1, 2)] == [0, 1, 2]
+    assert [data.runs[i]["seed"] for i in (0, 1, 2)] == [0, 1, 2]

@@ -49,9 +49,9 @@ def _beside(table: Table, paper: bool) -> list[bool]:
 
 def _lines(table: Table) -> Iterator[tuple[Any, list[Any]]]:
     """Each row with its cells."""
-    cells = zip(*(column.cells.itertuples() for column in table.columns), strict=True)
-    for row, mine in zip(table.rows.itertuples(), cells, strict=True):
-        yield row, list(mine)
+    columns = [list(column.cells.itertuples()) for column in table.columns]
+    for number, row in enumerate(table.rows.itertuples()):
+        yield row, [cells[number] for cells in columns]
 
 
 def _name(row: Any, table: Table, safe: Callable[[str], str]) -> tuple[str, str]:

@@ -243,7 +243,8 @@ def cost(panel: Panel, data: ReportData) -> Figure | None:
 
         (ax,) = canvas.axes()
         ax.set(title="accuracy %", xlabel="ms per batch", xscale="log")
-        ax.margins(0.08, 0.1)
+        times = numbers["ms per batch"]
+        ax.set_xlim(times.min() / 1.3, times.max() * 1.3)
         for number, (label, ms, _, _, mean, std) in enumerate(points):
             look = style(label)
             bars = ax.errorbar(ms, mean, yerr=std if std == std else None, color=look.color)
@@ -252,7 +253,6 @@ def cost(panel: Panel, data: ReportData) -> Figure | None:
             (dot,) = ax.plot([ms], [mean], marker=look.marker, color=look.color, markersize=6.5)
             canvas.mark(dot, number)
             canvas.point(ax, ms, mean, number, f"{label}: {mean:.1f} %, {ms:.3g} ms per batch")
-        times = numbers["ms per batch"]
         few = times.max() / times.min() < 100
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         ax.xaxis.set_minor_locator(NullLocator())
@@ -546,7 +546,8 @@ def sensitivity(data: ReportData) -> list[Figure]:
             (*(float(r.run["hyperparameters"][k]) for k in pair), r.overall["mean_over_domains"])
             for r in runs
         ]
-        grid = 100 * DataFrame(points).pivot_table(index=0, columns=1, values=2)
+        table = DataFrame(points, columns=[*pair, "accuracy"])
+        grid = 100 * table.pivot_table(index=pair[0], columns=pair[1], values="accuracy")
         if min(grid.shape) > 1:
             case = str(runs[0].tags.get("case") or runs[0].run["data"]["name"])
             name = f"sensitivity-{slug(*pair, case)[:40]}-{setup[:4]}"
