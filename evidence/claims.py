@@ -176,12 +176,12 @@ def parts_help(evidence: Evidence) -> Claim:
     """Leaving a part out must cost accuracy."""
     words, yes = [], []
     for lam in ("", " lam=1"):
-        whole = parts_of(evidence, f"all{lam}")
+        every_part = parts_of(evidence, f"all{lam}")
         for part in ("L_R(A)", "L_R(R)", "L_P(A)", "L_P(R)"):
             without = parts_of(evidence, f"without_{part}{lam}")
             if without.empty:
                 continue
-            test = compare(whole, without)
+            test = compare(every_part, without)
             assert test is not None
             yes.append(better(test.difference, test.distinct))
             gap = _points(test.difference, test.distinct)

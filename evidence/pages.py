@@ -170,8 +170,8 @@ def estimate_table(evidence: Evidence) -> str:
         low, high, change = (100 * bn[k] for k in ("low", "high", "change"))
         true = 100 * (bn["accuracy"] - source["accuracy"])
         inside = "yes" if low <= true <= high else "**no**"
-        said = bn.get("without_labels", bn["verdict"])
-        rows.append([domain, said, f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
+        verdict = bn.get("without_labels", bn["verdict"])
+        rows.append([domain, verdict, f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
         rows[-1] += [f"{true:+.1f}", inside]
     return markdown(["PACS, bn", "verdict", "estimated change", "true", "inside"], rows)
 
@@ -191,10 +191,10 @@ def not_run(evidence: Evidence) -> str:
             title = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
             if not found:
                 absent.append(title)
-            elif found < (asked := len(case.protocol["seeds"])):
-                few.setdefault(f"{found} of {asked} seeds", []).append(title)
+            elif found < (wanted := len(case.protocol["seeds"])):
+                few.setdefault(f"{found} of {wanted} seeds", []).append(title)
         words = [f"not run: {', '.join(absent)}"] if absent else []
-        words += [f"{how}: {', '.join(rows)}" for how, rows in few.items()]
+        words += [f"{seeds_run}: {', '.join(rows)}" for seeds_run, rows in few.items()]
         if words:
             lines.append(f"- `{name}`: " + "; ".join(words))
     return "\n".join(lines) or "- nothing"

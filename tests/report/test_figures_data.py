@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -230,12 +228,6 @@ def test_palette_tells_methods_apart() -> None:
     assert len(set(looks)) == len(looks)
     assert color("my method") == color("my method")
     assert all(len(s.color) == 7 for s in KNOWN.values())
-
-
-def test_figures_load_no_torch() -> None:
-    code = "import fretta.report.figures, sys; print('torch' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "False"
 
 
 # ---- names --------------------------------------------------------------------------------------

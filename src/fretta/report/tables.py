@@ -158,8 +158,8 @@ def _table(
     notes: Iterable[str],
 ) -> Table:
     table = Table(name, title, rows, columns, setup.suite, setup.heading, caption, [])
-    told = [_mark_note(columns), *(SHARED[flag] for flag in table.shared), *notes]
-    table.notes = [note for note in told if note]
+    below = [_mark_note(columns), *(SHARED[flag] for flag in table.shared), *notes]
+    table.notes = [note for note in below if note]
     return table
 
 
@@ -374,10 +374,10 @@ def _shift_table(setups: Sequence[Setup]) -> Table | None:
         s.failed().rename(new).reindex(rows.index, fill_value=0)
         for s, new in zip(shifted.values(), renamed, strict=True)
     )
-    whole = all(set(CORRUPTIONS) <= set(s.domains) for s in shifted.values())
+    complete = all(set(CORRUPTIONS) <= set(s.domains) for s in shifted.values())
 
     def paper(column: str) -> list[float | None] | None:
-        if not first.paper or not whole:
+        if not first.paper or not complete:
             return None
         place = (first.paper, first.dataset, "")
         return [paper_value(*place, la, f"imbalance_factor={column}") for la in rows["label"]]
@@ -434,10 +434,10 @@ def _scale_table(setups: Sequence[Setup]) -> Table | None:
             s.scores(s.domains).loc[list(new)].rename(index=new, level="row") for s, new in pairs
         ]
         failed = concat([s.failed().loc[list(new)].rename(new) for s, new in pairs])
-        whole = {f"{backbones.index(s.name):03}" for s, _ in pairs if len(s.domains) >= domains}
+        complete = {f"{backbones.index(s.name):03}" for s, _ in pairs if len(s.domains) >= domains}
         paper = [
             paper_value("Scalability", suite, backbones[int(row.section)], row.label, "average")
-            if row.section in whole  # the paper averages over all domains
+            if row.section in complete  # the paper averages over all domains
             else None
             for row in rows.itertuples()
         ]

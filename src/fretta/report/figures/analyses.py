@@ -89,12 +89,12 @@ def _severity(analysis: Analysis, kind: str, table: DataFrame) -> Figure:
         axes[-1].set_xticks(sorted(set(table.index.get_level_values("severity"))))
         canvas.legend({label: n for n, label in enumerate(series)}, {})
 
-    def told(label: str) -> str:
+    def ends(label: str) -> str:
         first, last = table.loc[label].iloc[0], table.loc[label].iloc[-1]
-        ends = table.loc[label].index
+        severities = table.loc[label].index
         return (
-            f"{plain(label)}: NRS {first['nrs']:.3f} at severity {ends[0]:g}, {last['nrs']:.3f} at"
-            f" {ends[-1]:g}; accuracy {100 * first['accuracy']:.1f} % and"
+            f"{plain(label)}: NRS {first['nrs']:.3f} at severity {severities[0]:g},"
+            f" {last['nrs']:.3f} at {severities[-1]:g}; accuracy {100 * first['accuracy']:.1f} % and"
             f" {100 * last['accuracy']:.1f} %."
         )
 
@@ -115,7 +115,7 @@ def _severity(analysis: Analysis, kind: str, table: DataFrame) -> Figure:
         f" {analysis['limit'] or 'all'} images per corruption in batches of"
         f" {analysis['batch_size']}; severity 0 is the clean data. The paper claims that redundancy"
         " grows with severity and that both FRET methods reduce it while accuracy rises.",
-        alt=" ".join(told(label) for label in series),
+        alt=" ".join(ends(label) for label in series),
         group="paper",
         numbers=numbers.round({"NRS": 4}),
         paint=paint,
@@ -248,16 +248,14 @@ def mechanism(analysis: Analysis) -> Figure | None:
         ],
     )
     minus = (" minus that of bn on the same batch", " minus that of bn") if relative else ("", "")
-    reading = (
-        " Below zero at the top, above zero at the bottom: less redundancy, more right."
-    )
+    reading = " Below zero at the top, above zero at the bottom: less redundancy, more right."
     return Figure(
         name=_stem("mechanism", analysis),
         title=f"Step by step: {name}",
         caption=f"Normalized redundancy score of each batch{minus[0]}, the loss relative to its"
-        f" first value (of the FRET methods), and accuracy of all images so far{minus[1]}, against the"
-        f" step, on {name}, {model}, batches of {analysis['batch_size']}; NRS and loss are means of"
-        f" the last {window} steps.{reading if relative else ''}",
+        f" first value (of the FRET methods), and accuracy of all images so far{minus[1]}, against"
+        f" the step, on {name}, {model}, batches of {analysis['batch_size']}; NRS and loss are"
+        f" means of the last {window} steps.{reading if relative else ''}",
         alt="; ".join(
             f"{plain(m)}: NRS {first:.4f} in the first half of the stream and {second:.4f} in the"
             f" second, accuracy {accuracy:.1f} %"

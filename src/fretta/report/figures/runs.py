@@ -378,7 +378,7 @@ def confusion(panel: Panel, data: ReportData) -> Figure | None:
             canvas.ticks(ax.yaxis, names if size <= 20 else [])
 
     worst = {label: found[0] if found else (0, 0) for label, found in largest.items()}
-    told = "; ".join(
+    worst_cases = "; ".join(
         f"{plain(k)}: {names[i]} taken for {names[j]} in {100 * shares[k][i, j]:.0f} %"
         for k, (i, j) in worst.items()
     )
@@ -389,7 +389,7 @@ def confusion(panel: Panel, data: ReportData) -> Figure | None:
         f" images (full: 90 % opaque), {size} classes, over all domains. A full column is a class"
         " that everything is taken for. The table lists the 20 largest confusions of each. On"
         f" {panel.about(99)}",
-        alt=f"Most frequent confusion of {told}.",
+        alt=f"Most frequent confusion of {worst_cases}.",
         group="runs",
         numbers=DataFrame(
             [
