@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fretta.report.significance import Series
-
 from .committed import METHODS, Evidence, compare, mean
 from .pages import K_RATE, SEARCHED, k_grid, parts_of
 from .speed import networks
@@ -178,12 +176,12 @@ def parts_help(evidence: Evidence) -> Claim:
     """Leaving a part out must cost accuracy."""
     words, yes = [], []
     for lam in ("", " lam=1"):
-        whole = parts_of(evidence, f"all{lam}")
+        every_part = parts_of(evidence, f"all{lam}")
         for part in ("L_R(A)", "L_R(R)", "L_P(A)", "L_P(R)"):
             without = parts_of(evidence, f"without_{part}{lam}")
-            if not without:
+            if without.empty:
                 continue
-            test = compare(whole, without)
+            test = compare(every_part, without)
             assert test is not None
             yes.append(better(test.difference, test.distinct))
             gap = _points(test.difference, test.distinct)
@@ -236,8 +234,8 @@ def _gap(
 
 
 def _ranking(evidence: Evidence, suite: str, case: str) -> list[str]:
-    series: dict[str, Series] = {m: evidence.accuracy(suite, m, case) for m in METHODS}
-    known = {m: mean(s) for m, s in series.items() if s}
+    scores = {m: evidence.accuracy(suite, m, case) for m in METHODS}
+    known = {m: mean(s) for m, s in scores.items() if len(s)}
     return sorted(known, key=lambda m: -known[m])
 
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pandas import DataFrame, concat
+
 from fretta.experiment.records import Record
-from fretta.experiment.results import mean_and_deviation
 from fretta.experiment.store import Store
 from fretta.report.data import ReportData
-from fretta.report.members import Member, Setup
 from fretta.report.paper import paper_value
-from fretta.report.setups import setups_of
-from fretta.report.shipped import KNOWN as METHODS
-from fretta.report.significance import Sample, Series, compare, mean_of
-from fretta.report.tables.domains import CORRUPTIONS, SPANS
+from fretta.report.setups import Setup, setups_of
+from fretta.report.significance import compare
+from fretta.report.suites import KNOWN as METHODS
+from fretta.report.tables import CORRUPTIONS, SPANS
 
 __all__ = [
     "CORRUPTIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "SPANS",
     "VARIANTS",
     "Evidence",
+    "by_seed",
     "compare",
     "mean",
     "paper_value",
@@ -32,8 +33,13 @@ __all__ = [
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
 
 
-def mean(series: Series) -> float:
-    return mean_and_deviation([s.value for s in series.values()])[0]
+def by_seed(scores: DataFrame) -> Any:
+    """The mean over domains, a Series."""
+    return scores["value"].groupby("seed").mean()
+
+
+def mean(scores: DataFrame) -> float:
+    return float(by_seed(scores).mean())
 
 
 class Evidence:
@@ -48,34 +54,29 @@ class Evidence:
         self.runs = data.runs
         self.trials = list(Store(str(folder / "tuning")).records())
         self.analyses = {str(a["name"]): a for a in data.analyses}
-        self.setups: dict[tuple[str, str], list[Setup]] = {}
-        for setup in setups_of(self.records, data.batches):
-            self.setups.setdefault((setup.suite, setup.name), []).append(setup)
+        self.setups = setups_of(self.records, data.batches)
 
     def of(self, suite: str, case: str = "") -> list[Setup]:
         """The setups of a suite, or of one of its cases or domains. Domains that were cut to
         another number of images are setups of their own."""
         return [
-            setup
-            for (name, which), found in self.setups.items()
-            for setup in found
-            if name == suite and (case in ("", which) or case in setup.domains)
+            s
+            for s in self.setups
+            if s.suite == suite and (case in ("", s.name) or case in s.domains)
         ]
 
     def domains(self, suite: str, case: str = "") -> list[str]:
-        """What a mean is over, unless said."""
-        if any(case in setup.domains for setup in self.of(suite, case)):
-            return [case]
-        return list(dict.fromkeys(d for s in self.of(suite, case) for d in s.domains))
-
-    def members(self, suite: str, label: str, case: str = "") -> list[Member]:
-        return [m for s in self.of(suite, case) for m in s.members if m.label == label and m.done]
+        """What a mean is over by default."""
+        found = list(dict.fromkeys(d for s in self.of(suite, case) for d in s.domains))
+        return [case] if case in found else found
 
     def labels(self, suite: str, case: str = "") -> list[str]:
         """Rows in the order of the field; released variants after the method they belong to."""
-        there = [m.label for s in self.of(suite, case) for m in s.members if m.done]
-        known = [x for m in METHODS for x in (m, f"{m} (released)") if x in there]
-        return known + [x for x in dict.fromkeys(there) if x not in known]
+        found = [
+            x for s in self.of(suite, case) for x in s.rows["label"][s.results.index.levels[0]]
+        ]
+        known = [x for m in METHODS for x in (m, f"{m} (released)") if x in found]
+        return known + [x for x in dict.fromkeys(found) if x not in known]
 
     def accuracy(
         self,
@@ -84,22 +85,19 @@ class Evidence:
         case: str = "",
         domains: Sequence[str] | None = None,
         measure: str = "accuracy",
-    ) -> Series:
-        """The mean over domains, by seed; empty if it was not run on all of them."""
-        each = [
-            {
-                k: v
-                for m in self.members(suite, label, case)
-                for k, v in m.domain(d, measure).items()
-            }
-            for d in domains or self.domains(suite, case)
-        ]
-        return mean_of(each)
-
-    def overall(self, suite: str, label: str, case: str = "", measure: str = "accuracy") -> Series:
-        """Over all images of the stream, by seed."""
-        runs = [r for m in self.members(suite, label, case) for r in m.done]
-        return {r.run["seed"]: Sample(float(r.overall[measure])) for r in runs}
+    ) -> DataFrame:
+        """Scores by (seed, domain), of the seeds that have all the domains."""
+        wanted = domains or self.domains(suite, case)
+        parts = []
+        for setup in self.of(suite, case):
+            rows = setup.rows.index[setup.rows["label"] == label]
+            here = [d for d in wanted if d in setup.domains]
+            scores = setup.scores(here, measure)
+            parts.append(scores[scores.index.isin(rows, level="row")].droplevel("row"))
+        found = concat(parts) if len(parts) > 1 else parts[0]
+        found = found[~found.index.duplicated(keep="last")]
+        counts = found["value"].groupby("seed").transform("size")
+        return found[counts == len(wanted)]
 
     def benchmark(self, name: str) -> dict[str, Any]:
         """What a script of benchmarks/ wrote."""

@@ -89,11 +89,14 @@ def errors(rows: Rows) -> str:
         level = np.array([r["adapted"] - r["accuracy"] for r in group])
         # 1e-4: an interval may end where the truth is, and the numbers are rounded
         held = [r["low"] - 1e-4 <= _true(r) <= r["high"] + 1e-4 for r in group]
-        said = [r for r in group if r["helps"] is not None]
-        right = sum((_true(r) > 0) == r["helps"] and _true(r) != 0 for r in said)
+        decided = [r for r in group if r["helps"] is not None]
+        right = sum((_true(r) > 0) == r["helps"] and _true(r) != 0 for r in decided)
         lines.append([label, f"{100 * np.abs(error).mean():.1f}", f"{100 * error.mean():+.1f}"])
         lines[-1] += [f"{100 * np.abs(level).mean():.1f}", f"{100 * np.mean(held):.0f} %"]
-        lines[-1] += [f"{len(said)} of {len(group)}", f"{right} of {len(said)}" if said else DASH]
+        lines[-1] += [
+            f"{len(decided)} of {len(group)}",
+            f"{right} of {len(decided)}" if decided else DASH,
+        ]
     head = ["", "error of change", "bias", "error of level", "coverage", "says something", "right"]
     return markdown(head, lines)
 
@@ -117,9 +120,9 @@ def uneven_table(evidence: Evidence) -> str:
             *(("unchecked", True), ("helps", True)),
             *(("prior", True), ("prior", False)),
         ):
-            said = [r for r in mine if r[column] is word]
-            right = sum((r["true"] > 0) is word and r["true"] != 0 for r in said)
-            lines[-1].append(f"{right} of {len(said)}" if said else DASH)
+            chosen = [r for r in mine if r[column] is word]
+            right = sum((r["true"] > 0) is word and r["true"] != 0 for r in chosen)
+            lines[-1].append(f"{right} of {len(chosen)}" if chosen else DASH)
     head = ["streams", "runs", "look uneven", "helps, unchecked", "helps"]
     return markdown([*head, "helps, shares given", "hurts, shares given"], lines)
 

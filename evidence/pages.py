@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 
+from pandas import DataFrame
+
 from fretta.experiment.records import Record
 from fretta.experiment.suite import load_suite
-from fretta.report.significance import Series
 
-from .committed import CORRUPTIONS, Evidence
+from .committed import CORRUPTIONS, Evidence, by_seed, mean
 from .tables import BENCHMARKS, DASH, markdown, percent, points
 
 METHODS = ("source", "bn", "tent", "s-fret", "g-fret")
@@ -44,7 +45,7 @@ def switches_table(evidence: Evidence) -> str:
     return markdown([*head, "released, this one as in the paper", "minus released"], rows)
 
 
-def parts_of(evidence: Evidence, name: str) -> Series:
+def parts_of(evidence: Evidence, name: str) -> DataFrame:
     """A row of the ablation."""
     return evidence.accuracy("gfret-parts", name)
 
@@ -62,7 +63,7 @@ def parts_table(evidence: Evidence) -> str:
     return markdown(["parts", "λ = 0.01", "over bn", "λ = 1", "over bn"], rows)
 
 
-def _over(mine: Series, bn: Series, name: str) -> str:
+def _over(mine: DataFrame, bn: DataFrame, name: str) -> str:
     return DASH if name == "bn" else points(mine, bn)
 
 
@@ -139,13 +140,10 @@ def nrs_table(evidence: Evidence) -> str:
             before = evidence.accuracy(suite, "source", case, None, "nrs_before")
             after = evidence.accuracy(suite, method, case, None, "nrs_after")
             accuracy = evidence.accuracy(suite, method, case)
-            if not after:
+            if after.empty:
                 continue
-            scores = [s.value for s in after.values()]
-            source = [s.value for s in before.values()]
-            change = sum(scores) / len(scores) - sum(source) / len(source)
-            rows.append([name, method, f"{sum(scores) / len(scores):.4f}"])
-            rows[-1] += [f"{change:+.4f}", percent(accuracy)]
+            change = mean(after) - mean(before)
+            rows.append([name, method, f"{mean(after):.4f}", f"{change:+.4f}", percent(accuracy)])
     return markdown(["benchmark", "method", "NRS", "minus source", "accuracy %"], rows)
 
 
@@ -157,9 +155,8 @@ def guarded_table(evidence: Evidence) -> str:
             evidence.accuracy(suite, label)
             for suite in ("cifar10c-shared-guarded", "cifar10c-shared")
         )
-        seeds = with_.keys() & without.keys()
-        plain = {seed: without[seed] for seed in seeds}
-        rows.append([label, percent(plain), percent(with_), points(with_, plain)])
+        same = without[without.index.isin(with_.index)]
+        rows.append([label, percent(same), percent(with_), points(with_, same)])
     return markdown(["method", "without", "guard = rollback", "difference"], rows)
 
 
@@ -173,8 +170,8 @@ def estimate_table(evidence: Evidence) -> str:
         low, high, change = (100 * bn[k] for k in ("low", "high", "change"))
         true = 100 * (bn["accuracy"] - source["accuracy"])
         inside = "yes" if low <= true <= high else "**no**"
-        said = bn.get("without_labels", bn["verdict"])
-        rows.append([domain, said, f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
+        verdict = bn.get("without_labels", bn["verdict"])
+        rows.append([domain, verdict, f"{change:+.1f} ({low:+.1f} to {high:+.1f})"])
         rows[-1] += [f"{true:+.1f}", inside]
     return markdown(["PACS, bn", "verdict", "estimated change", "true", "inside"], rows)
 
@@ -194,10 +191,10 @@ def not_run(evidence: Evidence) -> str:
             title = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
             if not found:
                 absent.append(title)
-            elif found < (asked := len(case.protocol["seeds"])):
-                few.setdefault(f"{found} of {asked} seeds", []).append(title)
+            elif found < (wanted := len(case.protocol["seeds"])):
+                few.setdefault(f"{found} of {wanted} seeds", []).append(title)
         words = [f"not run: {', '.join(absent)}"] if absent else []
-        words += [f"{how}: {', '.join(rows)}" for how, rows in few.items()]
+        words += [f"{seeds_run}: {', '.join(rows)}" for seeds_run, rows in few.items()]
         if words:
             lines.append(f"- `{name}`: " + "; ".join(words))
     return "\n".join(lines) or "- nothing"
@@ -207,10 +204,10 @@ def digits_table(evidence: Evidence) -> str:
     """Seed 0 of the embedded benchmark, corruption by corruption."""
     rows = []
     for corruption in CORRUPTIONS:
-        series = [evidence.accuracy("digits-all", m, "", [corruption]) for m in METHODS]
-        rows.append([corruption, *(f"{100 * s[0].value:.1f}" for s in series)])
-    series = [evidence.accuracy("digits-all", m) for m in METHODS]
-    rows.append(["**mean**", *(f"{100 * s[0].value:.1f}" for s in series)])
+        scores = [evidence.accuracy("digits-all", m, "", [corruption]) for m in METHODS]
+        rows.append([corruption, *(f"{100 * by_seed(s)[0]:.1f}" for s in scores)])
+    scores = [evidence.accuracy("digits-all", m) for m in METHODS]
+    rows.append(["**mean**", *(f"{100 * by_seed(s)[0]:.1f}" for s in scores)])
     return markdown(["corruption", *METHODS], rows)
 
 

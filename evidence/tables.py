@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fretta.experiment.results import mean_and_deviation
-from fretta.report.significance import Series, rank
-from fretta.report.tables.table import DASH, show
-from fretta.report.tables.text import mark_sign
+from pandas import DataFrame, concat
 
-from .committed import METHODS, SPANS, VARIANTS, Evidence, compare, mean, paper_value
+from fretta.report.render import DASH, SIGNS, show
+from fretta.report.significance import rank
+
+from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mean, paper_value
 
 __all__ = ["BENCHMARKS", "DASH", "markdown", "percent", "points"]
 
@@ -19,16 +19,20 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def percent(series: Series, mark: str = "") -> str:
+def percent(scores: DataFrame, mark: str = "") -> str:
     """Mean ± sample deviation over seeds; bold is the highest, † what cannot be told from it."""
-    if not series:
-        return DASH
-    middle, deviation = mean_and_deviation([100 * s.value for s in series.values()])
-    text = show(middle, "percent", deviation)
-    return f"**{text}**" if mark == "best" else text + mark_sign(mark)
+    values = 100 * by_seed(scores)
+    text = show(values.mean(), "percent", values.std())
+    return f"**{text}**" if mark == "best" else text + SIGNS.get(mark, "")
 
 
-def points(first: Series, second: Series) -> str:
+def marks_of(column: Sequence[DataFrame]) -> list[str]:
+    """The mark of each row of a column."""
+    marks, _ = rank(concat(dict(enumerate(column)), names=["row"]))
+    return [marks.get(row, "") for row in range(len(column))]
+
+
+def points(first: DataFrame, second: DataFrame) -> str:
     """The paired difference in points; * where it is beyond noise."""
     test = compare(first, second)
     if test is None:
@@ -45,7 +49,7 @@ def accuracy_table(
     """Methods × (title, case, domains), the gain over `against`, and the number of seeds."""
     labels = evidence.labels(suite, columns[0][1])
     grid = [[evidence.accuracy(suite, la, case, d) for _, case, d in columns] for la in labels]
-    marks = [rank([row[j] for row in grid]).marks for j in range(len(columns))]
+    marks = [marks_of([row[j] for row in grid]) for j in range(len(columns))]
     base = [evidence.accuracy(suite, against, case, d) for _, case, d in columns]
     rows = []
     for i, (label, row) in enumerate(zip(labels, grid, strict=True)):
@@ -72,7 +76,7 @@ def tail_table(evidence: Evidence) -> str:
     grid = [[evidence.accuracy(suite, la, c) for c in cases] for la in labels]
     macro = [evidence.accuracy(suite, la, "IF=100", None, "accuracy_macro") for la in labels]
     grid = [[*row, m] for row, m in zip(grid, macro, strict=True)]
-    marks = [rank([row[j] for row in grid]).marks for j in range(4)]
+    marks = [marks_of([row[j] for row in grid]) for j in range(4)]
     rows = [
         [label, *(percent(s, marks[j][i]) for j, s in enumerate(row)), _seeds(row[:-1])]
         for i, (label, row) in enumerate(zip(labels, grid, strict=True))
@@ -80,8 +84,8 @@ def tail_table(evidence: Evidence) -> str:
     return markdown(["method", *cases, "IF=100 over classes", "seeds"], rows)
 
 
-def _seeds(row: Sequence[Series]) -> str:
-    counts = sorted({len(series) for series in row if series})
+def _seeds(row: Sequence[DataFrame]) -> str:
+    counts = sorted({len(by_seed(scores)) for scores in row if len(scores)})
     return "-".join(str(n) for n in (counts if len(counts) < 2 else (counts[0], counts[-1])))
 
 
@@ -134,11 +138,10 @@ def results_table(evidence: Evidence) -> str:
     """Every benchmark in a column; the highest mean of each is bold."""
     rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
     for suite, case in BENCHMARKS.values():
-        series = [evidence.accuracy(suite, method, case) for method in METHODS]
-        means = [mean(s) if s else None for s in series]
-        best = max(m for m in means if m is not None)
+        means = [mean(evidence.accuracy(suite, method, case)) for method in METHODS]
+        best = max(m for m in means if m == m)
         for row, value in zip(rows, means, strict=True):
-            cell = DASH if value is None else f"{100 * value:.1f}"
+            cell = DASH if value != value else f"{100 * value:.1f}"
             row.append(f"**{cell}**" if value == best else cell)
     return markdown(["method", *BENCHMARKS], rows)
 
@@ -155,22 +158,21 @@ def summary_table(evidence: Evidence) -> str:
         for name in shown:
             suite, case = BENCHMARKS[name]
             ours, base = (evidence.accuracy(suite, m, case) for m in (method, "source"))
-            row.append(DASH if not ours else f"{100 * mean(ours):.1f}{_gain(ours, base, method)}")
+            test = compare(ours, base)
+            gain = "" if test is None or method == "source" else f" ({100 * test.difference:+.1f})"
+            row.append(DASH if ours.empty else f"{100 * mean(ours):.1f}{gain}")
             if name in PAPER:
-                theirs, source = printed(name, method), printed(name, "source")
-                gain = "" if None in (theirs, source) or method == "source" else theirs - source  # type: ignore[operator]
-                row.append(
-                    DASH
-                    if theirs is None
-                    else f"{theirs:.1f}" + (f" ({gain:+.1f})" if gain != "" else "")
-                )
+                row.append(_paper_cell(name, method))
         rows.append(row)
     return markdown(head, rows)
 
 
-def _gain(ours: Series, base: Series, method: str) -> str:
-    test = compare(ours, base)
-    return "" if test is None or method == "source" else f" ({100 * test.difference:+.1f})"
+def _paper_cell(benchmark: str, method: str) -> str:
+    value, source = printed(benchmark, method), printed(benchmark, "source")
+    if value is None:
+        return DASH
+    gain = "" if source is None or method == "source" else f" ({value - source:+.1f})"
+    return f"{value:.1f}{gain}"
 
 
 def beaten(evidence: Evidence) -> str:
@@ -183,7 +185,7 @@ def beaten(evidence: Evidence) -> str:
             if method in ("g-fret", "s-fret"):
                 continue
             theirs = evidence.accuracy(suite, method, case)
-            test = compare(theirs, mine) if theirs else None
+            test = compare(theirs, mine)
             if test is not None and test.difference > 0:
                 star = "*" if test.distinct else ""
                 above.append((test.difference, f"{method} {100 * test.difference:+.2f}{star}"))

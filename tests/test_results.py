@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from commands import fretta, fretta_alone
-from fretta.errors import ConfigError, StoreError
+from fretta.errors import ConfigError, FrettaWarning, StoreError
 from fretta.experiment.records import Job, Place, Record, Run
-from fretta.experiment.results import by_method, export, mean_and_deviation, rows_of, select
+from fretta.experiment.results import export, load_results, rows_of, select
 from fretta.experiment.store import Store
 
 
@@ -46,19 +46,16 @@ RECORDS = [
 ]
 
 
-def test_mean_and_deviation() -> None:
-    assert mean_and_deviation([0.5, 0.7]) == pytest.approx((0.6, 0.02**0.5))
-    assert mean_and_deviation([0.5]) == (0.5, None)
-
-
 def test_by_method() -> None:
-    rows = by_method(RECORDS)
+    rows = rows_of(RECORDS, "methods")
     assert [r["method"] for r in rows] == ["g-fret", "g-fret lam=1", "tent"]
     tent = rows[-1]
     assert (tent["seeds"], tent["failed"], tent["accuracy"]) == (2, 0, pytest.approx(0.6))
+    assert tent["deviation"] == pytest.approx(0.02**0.5)
+    assert rows[0]["deviation"] is None
     assert (rows[0]["seeds"], rows[0]["failed"]) == (1, 1)
     assert rows[1]["tuning"] == "oracle"
-    only_failed = by_method([RECORDS[3]])[0]
+    only_failed = rows_of([RECORDS[3]], "methods")[0]
     assert only_failed["accuracy"] is None
 
 
@@ -68,13 +65,14 @@ def test_only_runs_that_differ_in_the_seed_are_averaged() -> None:
         made.run = {**made.run, "hyperparameters": {"lr": 1e-3}, "order_options": {}, **more}
         return made
 
-    rows = by_method(
+    rows = rows_of(
         [
             *(run(0), run(1)),
             run(0, hyperparameters={"lr": 0.5}),
             run(0, order_options={"limit": 64}),
             run(0, weights_hash="other"),
-        ]
+        ],
+        "methods",
     )
     assert sorted(r["seeds"] for r in rows) == [1, 1, 1, 2]
     assert {"lr=0.5", "lr=0.001 limit=64"} < {r["setting"] for r in rows}
@@ -102,6 +100,20 @@ def test_exports(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "deep" / "r.parquet").to_pylist() == rows
     with pytest.raises(ConfigError, match="--out"):
         export(rows, "parquet", None)
+
+
+def test_a_store_as_a_data_frame(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for made in RECORDS:
+        store.put(made)
+    table = load_results(tmp_path)
+    assert len(table) == 4  # the failed run has no domain
+    assert table.groupby("method")["accuracy"].mean()["tent"] == pytest.approx(0.6)
+    assert load_results(tmp_path, "runs")["status"].value_counts()["failed"] == 1
+    (tmp_path / "records" / "half.json").write_text("{")
+    with pytest.warns(FrettaWarning, match=r"half\.json is damaged"):
+        assert len(load_results(tmp_path)) == 4
+    assert load_results(tmp_path / "none").empty
 
 
 # ---- runs and records ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 from synthetic import HOSTILE, corruption_records, domain_records, fill, many, record
 
+from commands import fretta
 from fretta.errors import ConfigError, StoreError
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
+from fretta.experiment.suite import load_suite
 from fretta.report.build import build
 from fretta.report.commands import command
 from fretta.report.write import write_report
@@ -67,7 +70,7 @@ def shown(text: str) -> str:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time; what is tested here does not need it."""
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda data: ([], ""))
+    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
 
 
 def three() -> list[Record]:
@@ -88,6 +91,9 @@ def test_an_empty_store_says_what_to_run(tmp_path: Path) -> None:
 
 
 def test_a_single_run(tmp_path: Path) -> None:
+    failed = shown(page_of([record("tent", 0, error="ValueError: no")], tmp_path / "failed"))
+    assert "no run finished" in failed
+    assert "ValueError: no" in failed
     text = shown(page_of([record("tent", 0, accuracy={"fog": 0.6})], tmp_path))
     assert "1 run in 1 suite" in text
     assert "tent 60.0 %. There is no run of source." in text
@@ -104,12 +110,6 @@ def test_failed_and_damaged(tmp_path: Path) -> None:
     assert "RuntimeError: out of ideas" in text
     assert "half.json is damaged" in text
     assert "1 of 1 runs failed" in text
-
-
-def test_only_failed_runs(tmp_path: Path) -> None:
-    text = shown(page_of([record("tent", 0, error="ValueError: no")], tmp_path))
-    assert "no run finished" in text
-    assert "ValueError: no" in text
 
 
 def test_the_answer_comes_first(tmp_path: Path) -> None:
@@ -277,10 +277,6 @@ def test_two_thousand_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suite", ["smoke", "pacs", "cifar10c", "ablation", "cifar100c-lt"])
 def test_the_command_is_one_that_fretta_takes(suite: str) -> None:
     """Every label and case of a shipped suite gives words that select it."""
-    import shlex
-
-    from fretta.experiment.suite import load_suite
-
     loaded = load_suite(suite)
     for case in loaded.cases:
         for entry in loaded.methods:
@@ -294,10 +290,6 @@ def test_the_command_is_one_that_fretta_takes(suite: str) -> None:
 
 def test_the_command_gives_the_same_run() -> None:
     """Of a run of the suite with fewer images: its key comes out again."""
-    import shlex
-
-    from fretta.experiment.suite import load_suite
-
     job = load_suite("smoke").restricted(["tent"], [4], 32).jobs()[0]
     made = Record(vars(job.run), job.run.key, "done", dict(job.tags))
     words = shlex.split(command(made))
@@ -316,16 +308,6 @@ def test_commands_of_other_runs() -> None:
     trial = command(record("tent lr=1", 0, suite="digits/tune", tuning="oracle"))
     assert trial == "fretta tune digits --method tent --rule oracle --store again"
     assert "--method=-x" in command(record("-x", 0, suite="mine", method="tent"))
-
-
-def fretta(*arguments: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fretta.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={"COLUMNS": "200", "PATH": ""},
-    )
 
 
 def test_as_a_user_types_it(tmp_path: Path) -> None:
@@ -366,10 +348,6 @@ def test_without_matplotlib_there_are_tables(
 
 
 def test_a_report_is_not_strewn_among_other_files(tmp_path: Path) -> None:
-    from fretta.errors import ConfigError
-    from fretta.experiment.store import Store
-    from fretta.report.write import write_report
-
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "cat.jpg").write_bytes(b"a cat")
     with pytest.raises(ConfigError, match="holds other files"):

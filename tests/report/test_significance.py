@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pandas import DataFrame, MultiIndex, Series, concat
 
-from fretta.report.significance import Part, Sample, Series, basis, compare, mean_of, rank
+from fretta.report.significance import basis, compare, rank
 
 
-def shares(*values: float, images: int = 1000, first: int = 0) -> Series:
+def frame(cells: dict[tuple[int, str], tuple[float, int, Any, Any]]) -> DataFrame:
+    """Scores by (seed, domain): value, images, right answers and sizes of batches."""
+    index = MultiIndex.from_tuples(cells, names=["seed", "domain"])
+    names = ["value", "images", "right", "sizes"]
+    columns = zip(names, zip(*cells.values(), strict=True), strict=True)
+    found = {name: Series(values, index, dtype=object) for name, values in columns}
+    return DataFrame(found).astype({"value": float, "images": int})
+
+
+def shares(*values: float, images: int = 1000, first: int = 0) -> DataFrame:
     """One domain by seed, of which only the number of images is known."""
-    return {first + i: Sample(v, (), (Part(v, images),)) for i, v in enumerate(values)}
+    return frame({(first + i, "fog"): (v, images, None, None) for i, v in enumerate(values)})
 
 
-def batches(*seeds: list[int] | NDArray[np.int64], size: int = 10) -> Series:
-    """One domain by seed: how many of each batch were right."""
+def batches(*seeds: list[int] | NDArray[np.int64], size: int = 10) -> DataFrame:
+    """By seed: how many of each batch were right, of one domain or of several."""
     found = {}
-    for seed, right in enumerate(seeds):
-        counts, sizes = np.array(right), np.full(len(right), size)
-        value = float(counts.sum() / sizes.sum())
-        found[seed] = Sample(value, (), (Part(value, int(sizes.sum()), (counts, sizes)),))
-    return found
+    for seed, domains in enumerate(seeds):
+        for domain, counts in enumerate(np.atleast_2d(domains)):
+            sizes = np.full(len(counts), size)
+            share = float(counts.sum() / sizes.sum())
+            found[seed, str(domain)] = (share, int(sizes.sum()), counts, sizes)
+    return frame(found)
 
 
-def p_of(first: Series, second: Series) -> float:
+def marks(*rows: DataFrame) -> list[str]:
+    found, _ = rank(concat(dict(enumerate(rows)), names=["row"]))
+    return [found.get(row, "") for row in range(len(rows))]
+
+
+def p_of(first: DataFrame, second: DataFrame) -> float:
     test = compare(first, second)
     assert test is not None
     assert test.p is not None
@@ -53,15 +70,20 @@ def test_images_by_hand() -> None:
 
 def test_other_measures_are_paired_over_seeds_and_domains() -> None:
     a, b = (
-        {s: Sample(sum(v) / 2, (), tuple(Part(x) for x in v)) for s, v in enumerate(values)}
-        for values in (((0.2, 0.4), (0.6, 0.9)), ((0.1, 0.2), (0.3, 0.5)))
+        frame(
+            {(s, d): (v, 0, None, None) for s, both in enumerate(values) for d, v in both.items()}
+        )
+        for values in (
+            ({"fog": 0.2, "snow": 0.4}, {"fog": 0.6, "snow": 0.9}),
+            ({"fog": 0.1, "snow": 0.2}, {"fog": 0.3, "snow": 0.5}),
+        )
     )
     test = compare(a, b)
     assert test is not None
     # Differences 0.1, 0.2, 0.3, 0.4: mean 0.25, deviation 0.1291, t = 3.873 with 3 degrees.
     assert (test.basis, test.n) == ("domains", 4)
     assert test.p == pytest.approx(0.0305, abs=1e-4)
-    lonely = compare({0: Sample(0.5)}, {0: Sample(0.4)})
+    lonely = compare(shares(0.5, images=0), shares(0.4, images=0))
     assert lonely is not None
     assert lonely.p is None
     assert not lonely.distinct
@@ -74,7 +96,7 @@ def test_a_further_seed_never_hides_a_large_difference(paired: bool) -> None:
     draw = np.random.default_rng(0)
     worse, best = [0.584, 0.599, 0.571, 0.58, 0.59], [0.752, 0.744, 0.757, 0.76, 0.75]
 
-    def made(values: list[float]) -> Series:
+    def made(values: list[float]) -> DataFrame:
         if not paired:
             return shares(*values, images=2000)
         return batches(*(draw.binomial(100, v, 20) for v in values), size=100)
@@ -89,7 +111,7 @@ def test_pairing_sees_what_the_number_of_images_hides() -> None:
     right = [40, 90, 60, 75, 50, 85, 65, 95]
     a, b = batches(right, size=100), batches([r - 2 + r % 3 for r in right], size=100)
     assert compare(a, b).distinct  # type: ignore[union-attr]
-    assert not compare(*(shares(s[0].value, images=800) for s in (a, b))).distinct  # type: ignore[union-attr]
+    assert not compare(*(shares(s["value"].iloc[0], images=800) for s in (a, b))).distinct  # type: ignore[union-attr]
 
 
 def test_seeds_that_disagree_are_noise() -> None:
@@ -114,10 +136,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
         agree = draw.random((3, 8, 64)) < 0.9
         own = draw.random((2, 3, 8, 64)) < 0.7
         both = draw.random((3, 8, 64)) < 0.7
-        a, b = (
-            mean_of([batches(d, size=64) for d in np.where(agree, both, mine).sum(2)])
-            for mine in own
-        )
+        a, b = (batches(np.where(agree, both, mine).sum(2), size=64) for mine in own)
         alarms += compare(a, b).distinct  # type: ignore[union-attr]
     spread = math.sqrt(0.05 * 0.95 / trials)
     assert abs(alarms / trials - 0.05) < 4 * spread
@@ -145,27 +164,21 @@ def test_equal_predictions_are_equal() -> None:
 
 
 def test_the_highest_mean_alone_is_best() -> None:
-    marks = rank([shares(0.2), shares(0.70), shares(0.71), {}]).marks
-    assert marks == ("", "tie", "best", "")
+    assert marks(shares(0.2), shares(0.70), shares(0.71)) == ["", "tie", "best"]
     many = [*(shares(0.584, 0.59, 0.58) for _ in range(19)), shares(0.752, 0.75, 0.755)]
-    assert rank(many).marks == ("",) * 19 + ("best",)
-    assert rank([shares(0.7, 0.7), shares(0.7, 0.7), shares(0.1, 0.1)]).marks == (
-        *("best", "best", ""),
-    )
-
-
-def test_columns_without_a_rival_and_rivals_without_a_common_seed() -> None:
-    assert rank([shares(0.1, 0.2), {}]).marks == ("", "")
-    assert rank([]).marks == ()
-    assert rank([shares(0.5, 0.5), shares(0.9, 0.9, first=7)]).marks == ("untested", "best")
+    assert marks(*many) == [""] * 19 + ["best"]
+    equal = marks(shares(0.7, 0.7), shares(0.7, 0.7), shares(0.1, 0.1))
+    assert equal == ["best", "best", ""]
+    assert marks(shares(0.1, 0.2)) == [""]
+    assert marks(shares(0.5, 0.5), shares(0.9, 0.9, first=7)) == ["untested", "best"]
 
 
 def test_the_test_in_words() -> None:
-    ranking = rank([shares(0.5, 0.5), shares(0.9, 0.9), shares(0.6, 0.6, 0.6)])
-    words = basis(ranking.tests)
+    tests = [compare(shares(0.9, 0.9, 0.9), shares(*v)) for v in ((0.5, 0.5), (0.6, 0.6))]
+    words = basis([t for t in tests if t])
     assert "(1,000)" in words
     assert "2 seeds" in words
     assert "batches" not in words
-    assert "6 batches of 1 seed" in basis(
-        rank([batches([8, 9, 7, 8, 9, 10]), batches([7, 7, 7, 6, 8, 7])]).tests
-    )
+    paired = compare(batches([8, 9, 7, 8, 9, 10]), batches([7, 7, 7, 6, 8, 7]))
+    assert paired is not None
+    assert "6 batches of 1 seed" in basis([paired])

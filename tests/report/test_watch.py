@@ -18,12 +18,13 @@ import pytest
 from synthetic import fill, record
 
 from fretta.errors import ConfigError, StoreError
+from fretta.report import watch
 from fretta.report.watch import HOST, Watched, serve
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda data: ([], ""))
+    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
     fill(tmp_path / "store", [record("tent", 0, accuracy={"fog": 0.5})])
     return tmp_path / "store"
 
@@ -46,7 +47,7 @@ def ask(
     try:
         connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in headers.items():
-            connection.putheader(name.replace("_", "-"), value)
+            connection.putheader(name, value)
         connection.endheaders()
         answer = connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read().decode()
@@ -58,55 +59,35 @@ def test_the_page_and_its_version(port: int) -> None:
     status, headers, page = ask(port)
     assert status == 200
     version = json.loads(ask(port, "/version")[2])
-    assert version["records"] == 1
-    assert version["running"] == 0
-    assert headers["ETag"] == f'"{version["version"]}"'
+    assert (version["records"], version["running"]) == (1, [])
     assert f'data-live="{version["version"]}"' in page
     assert "tent 50.0 %" in page
     assert "connect-src 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
-
-
-def test_an_unchanged_page_is_not_sent_again(port: int) -> None:
-    tag = ask(port)[1]["ETag"]
-    status, headers, body = ask(port, If_None_Match=tag)
-    assert (status, body, headers["ETag"]) == (304, "", tag)
-    assert ask(port, If_None_Match='"other"')[0] == 200
-
-
-def test_head_has_no_body(port: int) -> None:
     status, headers, body = ask(port, method="HEAD")
     assert (status, body) == (200, "")
     assert int(headers["Content-Length"]) > 1000
 
 
-def test_a_record_that_arrives(port: int, folder: Path) -> None:
+def test_a_new_record_and_runs_in_flight(port: int, folder: Path) -> None:
     before = json.loads(ask(port, "/version")[2])
-    assert "source" not in ask(port)[2].split("<main")[1].split("</main")[0].split("tent")[0]
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "abc123.pt").write_bytes(b"x")
     fill(folder, [record("source", 0, accuracy={"fog": 0.25})])
     after = json.loads(ask(port, "/version")[2])
     assert after["version"] != before["version"]
-    assert after["records"] == 2
+    assert (after["records"], after["running"]) == (2, ["abc123"])
     deadline = time.monotonic() + 30  # a page that took long to make rests before the next one
-    while "against 25.0 % for source" not in ask(port)[2]:
+    while "against 25.0 % for source" not in (page := ask(port)[2]):
         assert time.monotonic() < deadline
-
-
-def test_runs_in_flight(port: int, folder: Path) -> None:
-    (folder / "checkpoints").mkdir()
-    (folder / "checkpoints" / "abc123.pt").write_bytes(b"x")
-    first = json.loads(ask(port, "/version")[2])
-    assert first["running"] == 1
-    assert "abc123" in ask(port)[2]
+    assert "abc123" in page
     (folder / "checkpoints" / "abc123.pt").write_bytes(b"rewritten")  # no news: same version
-    assert json.loads(ask(port, "/version")[2]) == first
+    assert json.loads(ask(port, "/version")[2]) == after
 
 
 def test_the_page_is_made_only_when_the_store_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fretta.report import watch
-
     made = []
     real = watch.build
     monkeypatch.setattr(watch, "build", lambda *a: made.append(1) or real(*a))
@@ -116,51 +97,38 @@ def test_the_page_is_made_only_when_the_store_changed(
     assert len(made) == 1
     watched._rest_until = 0.0
     fill(folder, [record("bn", 0, accuracy={"fog": 0.4})])
-    assert watched.page()[0] != first[0]
+    assert watched.page() != first
     assert len(made) == 2
 
 
-def test_a_store_that_cannot_be_read_is_told(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_read(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise StoreError("the bucket is gone")
 
-    monkeypatch.setattr("fretta.report.watch.build", broken)
+    monkeypatch.setattr(watch, "build", broken)
     status, _, body = ask(port)
     assert (status, body) == (500, "the bucket is gone")
     assert ask(port, "/version")[0] == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_read_only(port: int, folder: Path, method: str) -> None:
+def test_read_only(port: int, folder: Path) -> None:
     before = sorted(p.name for p in folder.rglob("*"))
-    status, headers, _ = ask(port, "/", method)
-    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert ask(port, "/", method)[0] == 501
+    for path in ("/records", "/../records", "/etc/passwd", "/?x", "/%2e%2e/", "/version/", "*"):
+        assert ask(port, path)[0] == 404
     assert sorted(p.name for p in folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "path", ["/records", "/../records", "/etc/passwd", "/?x", "/%2e%2e/", "/version/", "*"]
-)
-def test_no_path_reaches_a_file(port: int, path: str) -> None:
-    assert ask(port, path)[0] == 404
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "[::1]:{port}"]
-)
-def test_other_names_are_refused(port: int, host: str) -> None:
+def test_other_names_and_addresses_are_refused(port: int) -> None:
     """A page of another site that points its own name at 127.0.0.1 gets nothing."""
-    status, _, body = ask(port, "/", Host=host.format(port=port))
-    assert status == 403
-    assert "tent" not in body
+    hosts = ("evil.example", f"evil.example:{port}", HOST, f"{HOST}:1", "", f"[::1]:{port}")
+    for host in hosts:
+        status, _, body = ask(port, "/", Host=host)
+        assert status == 403
+        assert "tent" not in body
     assert ask(port, "/version", Host=f"localhost:{port}")[0] == 200
-
-
-def test_only_one_address_listens(port: int) -> None:
-    """Bound to 127.0.0.1 and nothing wider: on Linux every 127.x.x.x would answer otherwise."""
-    with socket.socket() as other:
-        other.settimeout(5)
-        assert other.connect_ex((HOST, port)) == 0
+    # bound to 127.0.0.1 and nothing wider: on Linux every 127.x.x.x would answer otherwise
     with socket.socket() as other:
         other.settimeout(5)
         assert other.connect_ex(("127.0.0.2", port)) != 0
@@ -184,7 +152,6 @@ def test_ctrl_c_ends_it(folder: Path) -> None:
     try:
         assert child.stdout is not None
         line = child.stdout.readline()
-        assert "http://127.0.0.1:" in line, line
         number = int(line.split("http://127.0.0.1:")[1].split("/")[0])
         assert json.loads(ask(number, "/version")[2])["records"] == 1
         child.send_signal(signal.SIGINT)

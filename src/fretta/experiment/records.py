@@ -146,6 +146,8 @@ class Record:
         if content != body[:-1] + _SEAL % hashlib.sha256(body).hexdigest().encode():
             raise StoreError(f"{where} is damaged: its content does not match its digest")
         data = json.loads(body)
+        if b"\\ud" in body:  # half a surrogate pair, which JSON can hold, is no text
+            data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
         names = {f.name for f in fields(cls)}
         if data.get("format") != FORMAT or data.keys() - {"format"} != names:
             raise StoreError(f"{where} is not a record in format {FORMAT}")

@@ -1,14 +1,11 @@
-"""Records to rows: filter, aggregate, export. Imports no torch."""
+"""Records as tables: a row per run and domain, per run, or per method. Imports no torch."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +18,20 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json", "parquet")
 LEVELS = ("methods", "runs", "domains")
+# Of a run: what decides which images come in which order through which model.
+SETUP = ("data", "data_hash", "model", "weights_hash", "order", "order_options", "batch_size")
+# Averaged over the runs of a method.
+AVERAGED = ("accuracy", "accuracy_macro", "ece", "seconds_per_batch")
+
+
+def setup_of(run: dict[str, Any]) -> str:
+    """Runs with the same setup can be compared: with equal seeds they saw the same batches."""
+    return digest({k: run.get(k) for k in SETUP})
+
+
+def config_of(run: dict[str, Any], *ignored: str) -> str:
+    """The method and its settings. Only runs of one setup and config may be averaged."""
+    return digest({k: v for k, v in run.items() if k not in (*SETUP, "seed", *ignored)})
 
 
 def select(
@@ -31,9 +42,9 @@ def select(
     status: str | None = None,
     keys: set[str] | None = None,
 ) -> list[Record]:
-    """The records that match everything asked for; a method by its name or its label.
+    """The records that match every filter given; a method by its name or its label.
 
-    One that several suites share comes once for each.
+    A record that several suites share comes once for each.
     """
     return [
         r
@@ -47,7 +58,44 @@ def select(
     ]
 
 
-def _identity(record: Record) -> dict[str, Any]:
+def load_results(store: str | os.PathLike[str], level: str = "domains") -> DataFrame:
+    """The results of a store as a pandas DataFrame; damaged records are skipped with a warning.
+
+    level   a row for each of the "domains" of each run, for each of the "runs", or of the "methods"
+    """
+    damaged: list[str] = []
+    records = select(Store(store).records(damaged))
+    for message in damaged:
+        warnings.warn(message, FrettaWarning, stacklevel=2)
+    return results_table(records, level)
+
+
+def results_table(records: Iterable[Record], level: str = "domains") -> DataFrame:
+    """The records as a DataFrame, at one of the `LEVELS`."""
+    if level not in LEVELS:
+        raise ConfigError(f"level {level!r} is unknown; choose from {', '.join(LEVELS)}")
+    from pandas import DataFrame
+
+    if level == "domains":
+        return DataFrame(
+            [
+                {**_about(r), "seed": r.run["seed"], **row, **_origin(r)}
+                for r in records
+                for row in r.rows
+            ]
+        )
+    runs = DataFrame([_run_row(r) for r in records])
+    return runs if level == "runs" or runs.empty else _by_method(runs)
+
+
+def rows_of(records: Iterable[Record], level: str) -> list[dict[str, Any]]:
+    """The same as plain dictionaries, with None for what is missing."""
+    table = results_table(records, level).astype(object)
+    rows: list[dict[str, Any]] = table.where(table.notna(), None).to_dict("records")
+    return rows
+
+
+def _about(record: Record) -> dict[str, Any]:
     return {
         "suite": record.tags.get("suite"),
         "case": record.tags.get("case"),
@@ -55,8 +103,18 @@ def _identity(record: Record) -> dict[str, Any]:
     }
 
 
+def _origin(record: Record) -> dict[str, Any]:
+    return {
+        "tuning": record.tags.get("tuning"),
+        "dirty": record.provenance.get("dirty"),
+        "setup": setup_of(record.run)[:12],
+        "config": config_of(record.run)[:12],
+        "key": record.key,
+    }
+
+
 def _setting(run: dict[str, Any]) -> str:
-    """What tells runs of one label apart: hyper-parameters, order, images, model."""
+    """Hyper-parameters, order and adapter options in a few words."""
     parts = {
         **run.get("hyperparameters", {}),
         **run.get("order_options", {}),
@@ -67,142 +125,66 @@ def _setting(run: dict[str, Any]) -> str:
     return " ".join(filter(None, ["" if order == "continual" else order, text]))
 
 
-def _group(record: Record) -> str:
-    """Everything that decides the number but the seed: only such runs may be averaged."""
-    return digest({k: v for k, v in record.run.items() if k != "seed"})
+def _run_row(record: Record) -> dict[str, Any]:
+    overall = record.overall
+    measures = ("accuracy_macro", "ece", "nll", "seconds_per_batch")
+    return {
+        **_about(record),
+        "setting": _setting(record.run),
+        "seed": record.run["seed"],
+        "status": record.status,
+        "accuracy": overall.get("mean_over_domains"),
+        "accuracy_micro": overall.get("accuracy"),
+        **{name: overall.get(name) for name in measures},
+        "peak_memory": record.provenance.get("peak_memory"),
+        "collapsed": overall.get("collapsed"),
+        **_origin(record),
+    }
 
 
-def _flags(record: Record) -> dict[str, Any]:
-    return {"tuning": record.tags.get("tuning"), "dirty": record.provenance.get("dirty")}
-
-
-def by_run(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """One row per run."""
-    rows = []
-    for r in records:
-        done = r.overall
-        rows.append(
-            {
-                **_identity(r),
-                "setting": _setting(r.run),
-                "seed": r.run["seed"],
-                "status": r.status,
-                "accuracy": done.get("mean_over_domains"),
-                "accuracy_micro": done.get("accuracy"),
-                "accuracy_macro": done.get("accuracy_macro"),
-                "ece": done.get("ece"),
-                "nll": done.get("nll"),
-                "seconds_per_batch": done.get("seconds_per_batch"),
-                "peak_memory": r.provenance.get("peak_memory"),
-                "collapsed": done.get("collapsed"),
-                **_flags(r),
-                "key": r.key,
-            }
-        )
-    return rows
-
-
-def by_domain(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """One row per run and domain."""
-    return [
-        {**_identity(r), "seed": r.run["seed"], **row, **_flags(r), "key": r.key}
-        for r in records
-        for row in r.rows
-    ]
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation; the latter is None for a single value."""
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-
-
-def by_method(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """One row per suite, case and method: mean and deviation over seeds, best first."""
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for r in records:
-        groups.setdefault((*_identity(r).values(), _group(r)), []).append(r)
-    rows = []
-    for members in groups.values():
-        done = [r for r in members if r.status == "done"]
-        row: dict[str, Any] = {**_identity(members[0]), "setting": _setting(members[0].run)}
-        row["seeds"] = len(done)
-        row["failed"] = len(members) - len(done)
-        row["accuracy"], row["deviation"] = (
-            mean_and_deviation([r.overall["mean_over_domains"] for r in done])
-            if done
-            else (None, None)
-        )
-        for name in ("accuracy_macro", "ece", "seconds_per_batch"):
-            values = [r.overall[name] for r in done if r.overall.get(name) is not None]
-            row[name] = mean_and_deviation(values)[0] if values else None
-        row["collapsed"] = sum(bool(r.overall.get("collapsed")) for r in done)
-        row["tuning"] = members[0].tags.get("tuning")
-        row["dirty"] = any(r.provenance.get("dirty") for r in members)
-        rows.append(row)
-    return sorted(
-        rows,
-        key=lambda r: (str(r["suite"]), str(r["case"]), -(r["accuracy"] or 0), str(r["method"])),
+def _by_method(runs: DataFrame) -> DataFrame:
+    """One row per suite, case, method and settings: mean and deviation over seeds, best first."""
+    runs = runs.astype(dict.fromkeys(AVERAGED, float))
+    runs["done"] = runs.status == "done"
+    groups = runs.groupby(["suite", "case", "method", "setup", "config"], dropna=False)
+    table = groups.agg(
+        setting=("setting", "first"),
+        seeds=("done", "sum"),
+        failed=("done", lambda done: (~done).sum()),
+        accuracy=("accuracy", "mean"),
+        deviation=("accuracy", "std"),
+        **{name: (name, "mean") for name in AVERAGED[1:]},
+        collapsed=("collapsed", lambda found: found.eq(True).sum()),
+        tuning=("tuning", "first"),
+        dirty=("dirty", lambda found: found.eq(True).any()),
+    )
+    order = ["suite", "case", "accuracy", "method"]
+    return (
+        table.reset_index()
+        .sort_values(order, ascending=[True, True, False, True], kind="stable", ignore_index=True)
+        .drop(columns=["setup", "config"])
     )
 
 
-def rows_of(records: Iterable[Record], level: str) -> list[dict[str, Any]]:
-    makers = {"methods": by_method, "runs": by_run, "domains": by_domain}
-    if level not in makers:
-        raise ConfigError(f"level {level!r} is unknown; choose from {', '.join(LEVELS)}")
-    return makers[level](records)
-
-
-def load_results(store: str | os.PathLike[str], level: str = "domains") -> DataFrame:
-    """What a store holds as a pandas DataFrame; damaged records are left out with a warning.
-
-    level   a row for each "domains" of each run, for each of the "runs", or for the "methods"
-    """
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pandas", "report", "load_results") from error
-    damaged: list[str] = []
-    records = select(Store(store).records(damaged))
-    for message in damaged:
-        warnings.warn(message, FrettaWarning, stacklevel=2)
-    return pandas.DataFrame(rows_of(records, level))
-
-
-# ---- export --------------------------------------------------------------------------------------
-
-
 def export(rows: list[dict[str, Any]], form: str, path: Path | None) -> str | None:
-    """The rows as text, or into a file; a value we do not have is empty (null), never a number."""
+    """The rows as text, or into a file; a missing value is empty (null), never a number."""
+    from pandas import DataFrame
+
+    if form == "parquet" and path is None:
+        raise ConfigError("parquet is binary: say where to write it, --out FILE.parquet")
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     if form == "parquet":
-        if path is None:
-            raise ConfigError("parquet is binary: say where to write it, --out FILE.parquet")
-        _parquet(rows, path)
+        try:
+            DataFrame(rows).to_parquet(path, index=False)
+        except ImportError as error:
+            raise MissingExtraError("pyarrow", "parquet", "a parquet file") from error
         return None
-    text = _csv(rows) if form == "csv" else json.dumps(rows, indent=1)
+    if form == "csv":
+        text: str = DataFrame(rows).astype(object).to_csv(index=False, lineterminator="\n")
+    else:
+        text = json.dumps(rows, indent=1)
     if path is None:
         return text
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return None
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def _parquet(rows: list[dict[str, Any]], path: Path) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyarrow", "parquet", "a parquet file") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path)

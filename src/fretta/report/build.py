@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..errors import MissingExtraError
 from ..experiment.store import Store
 from .data import ReportData
-from .drawings import find_figures
 from .glance import Headline, headline
-from .page import render
-from .setups import setups_of
+from .setups import Setup, setups_of
 from .tables import Table, tables_of
 
 if TYPE_CHECKING:
@@ -27,22 +26,28 @@ class Report:
     figures_note: str = ""
 
     def page(self, paper: bool = True, live: str = "", running: Sequence[str] = ()) -> str:
-        return render(
-            self.data,
-            self.tables,
-            self.headlines,
-            self.figures,
-            figures_note=self.figures_note,
-            paper=paper,
-            live=live,
-            running=running,
-        )
+        """The HTML page; `live` is the version of the store that a watched page shows."""
+        from .page import render
+
+        return render(self, paper, live, running)
 
 
 def build(store: Store, suite: str | None = None) -> Report:
     """Read the store and make tables, headlines and figures of it."""
     data = ReportData.read(store, suite)
     setups = setups_of(data.records, data.batches)
-    figures, note = find_figures(data)
     shown = [s for s in setups if not s.suite.endswith("/tune")]  # a search is no answer
+    figures, note = find_figures(data, setups)
     return Report(data, tables_of(setups), [headline(s) for s in shown], figures, note)
+
+
+def find_figures(data: ReportData, setups: list[Setup]) -> tuple[list[Figure], str]:
+    """All figures that the store has data for, and a note about those that are not drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError as error:
+        missing = MissingExtraError(error.name or "matplotlib", "report", "drawing figures")
+        return [], f"Figures are left out: {missing}"
+    from .figures import figures, left_out
+
+    return figures(data, setups), " ".join(left_out(data, setups))

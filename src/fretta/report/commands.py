@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from ..experiment.records import Record
-from .shipped import suite_facts
+from .suites import suite_facts
 
 
 def command(record: Record) -> str:

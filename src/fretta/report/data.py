@@ -1,17 +1,21 @@
-"""What a report is made of: the records of a store, what was damaged, stored analyses."""
+"""What a report is made of: the records of a store, damaged files, stored analyses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import StoreError
 from ..experiment.records import Record
 from ..experiment.results import select
 from ..experiment.store import Store
-from .significance import Counts
+
+Counts = NDArray[np.int64]
+Batches = Callable[[Record], Mapping[str, tuple[Counts, Counts]]]
 
 
 @dataclass
@@ -19,12 +23,10 @@ class ReportData:
     """Everything the report reads, read once; details of a run on demand."""
 
     store: Store
-    records: list[Record] = field(default_factory=list)  # sound ones, done and failed; one that
-    # several suites share once for each
-    damaged: list[str] = field(default_factory=list)  # messages about those that are not
+    records: list[Record] = field(default_factory=list)  # one that several suites share once each
+    damaged: list[str] = field(default_factory=list)  # messages about damaged files
     analyses: list[dict[str, Any]] = field(default_factory=list)  # of `fretta analyze`
     _details: dict[str, dict[str, Any] | None] = field(default_factory=dict, repr=False)
-    _batches: dict[str, dict[str, tuple[Counts, Counts]]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, store: Store, suite: str | None = None) -> ReportData:
@@ -48,27 +50,26 @@ class ReportData:
                 self.damaged.append(str(error))
         return self._details[key]
 
-    def batches(self, record: Record) -> dict[str, tuple[Counts, Counts]]:
-        """By domain, how many images of each batch were right, and how many there were.
+    def batches(self, record: Record) -> Mapping[str, tuple[Counts, Counts]]:
+        """By domain, the right answers of each batch and its images.
 
         Only of domains for which they add up to the record: batches may mix domains.
         """
-        if record.key not in self._batches:
-            try:
-                self._batches[record.key] = _by_domain((self.details(record.key) or {}), record)
-            except (KeyError, TypeError, ValueError, AttributeError):  # not of our making
-                self._batches[record.key] = {}
-        return self._batches[record.key]
+        found: dict[str, tuple[Counts, Counts]] = {}
+        try:
+            batches = (self.details(record.key) or {}).get("batches") or {}
+            domains = np.array(batches.get("domain", []), dtype=object)
+            right, images = (np.array(batches.get(k, []), np.int64) for k in ("right", "images"))
+            for row in record.rows:
+                mine = domains == row["domain"]
+                total, hits = int(images[mine].sum()), int(right[mine].sum())
+                if total and total == row["images"] and hits == round(row["accuracy"] * total):
+                    found[str(row["domain"])] = (right[mine], images[mine])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # not our format
+            return {}
+        return found
 
 
-def _by_domain(details: dict[str, Any], record: Record) -> dict[str, tuple[Counts, Counts]]:
-    batches = details.get("batches") or {"domain": [], "right": [], "images": []}
-    domains = np.array(batches["domain"], dtype=object)
-    right, images = (np.array(batches[k], dtype=np.int64) for k in ("right", "images"))
-    found = {}
-    for row in record.rows:
-        mine = domains == row["domain"]
-        total, hits = int(images[mine].sum()), int(right[mine].sum())
-        if total and total == row["images"] and hits == round(row["accuracy"] * total):
-            found[str(row["domain"])] = (right[mine], images[mine])
-    return found
+def no_batches(record: Record) -> Mapping[str, tuple[Counts, Counts]]:
+    """Where details of runs are not at hand."""
+    return {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..experiment.results import mean_and_deviation
-from .members import Setup
-from .significance import Series, Test, basis, compare
+from .setups import Setup
+from .significance import Test, basis, compare
 
 VERDICTS = {
     "helps": "adapting helps",
@@ -30,50 +29,31 @@ class Headline:
 
     @property
     def sentence(self) -> str:
-        told = self.verdict in ("helps", "hurts", "noise")
-        return f"{self.claim}: {VERDICTS[self.verdict]}" if told else self.claim
-
-
-def _mean(series: Series) -> float | None:
-    return mean_and_deviation([s.value for s in series.values()])[0] if series else None
+        tested = self.verdict in ("helps", "hurts", "noise")
+        return f"{self.claim}: {VERDICTS[self.verdict]}" if tested else self.claim
 
 
 def headline(setup: Setup) -> Headline:
-    title, where = setup.heading, setup.title
-    values = {id(m): m.mean(setup.domains) for m in setup.members}
-    done = [m for m in setup.members if values[id(m)]]
-    adapting = [m for m in done if m.method != "source"]
+    place = (setup.heading, setup.title)
+    scores = setup.scores(setup.domains)
+    means = 100 * scores["value"].groupby(["row", "seed"]).mean().groupby("row").mean()
+    if means.empty:
+        runs = f"{len(setup.runs)} runs" if len(setup.runs) > 1 else "one run"
+        return Headline(*place, "failed", f"None of {runs} has a result yet.")
+    adapting = means[setup.rows["method"].loc[means.index] != "source"]
     source = setup.source
-    if not done:
-        return Headline(title, where, "failed", f"None of {_count(setup)} has a result yet.")
-    best = max(adapting, key=lambda m: _mean(values[id(m)]) or 0.0, default=None)
-    if source is None or not values[id(source)] or best is None:
-        top = best or done[0]
-        value = 100 * (_mean(values[id(top)]) or 0.0)
-        missing = "source" if best is not None else "other methods"
-        return Headline(
-            *(title, where, "open", f"{top.label} {value:.1f} %. There is no run of {missing}."),
-            best=top.label,
-            value=value,
-        )
-    tests = {id(m): compare(values[id(m)], values[id(source)]) for m in adapting}
-    test = tests[id(best)]
-    mine, base = 100 * (_mean(values[id(best)]) or 0), 100 * (_mean(values[id(source)]) or 0)
-    return Headline(
-        title,
-        where,
-        _verdict(test),
-        f"{best.label} {mine:.1f} % against {base:.1f} % for source",
-        _detail(test, [_verdict(t) for t in tests.values()]),
-        best.label,
-        mine,
-        base,
-    )
-
-
-def _count(setup: Setup) -> str:
-    runs = sum(len(m.records) for m in setup.members)
-    return f"{runs} runs" if runs > 1 else "one run"
+    top = int((means if adapting.empty else adapting).idxmax())
+    best, value = str(setup.rows["label"][top]), float(means[top])
+    if source not in means.index or adapting.empty:
+        missing = "other methods" if adapting.empty else "source"
+        claim = f"{best} {value:.1f} %. There is no run of {missing}."
+        return Headline(*place, "open", claim, "", best, value)
+    base = scores.loc[source]
+    tests = {row: compare(scores.loc[row], base) for row in adapting.index}
+    verdicts = [_verdict(test) for test in tests.values()]
+    claim = f"{best} {value:.1f} % against {means[source]:.1f} % for source"
+    detail = _detail(tests[top], verdicts)
+    return Headline(*place, _verdict(tests[top]), claim, detail, best, value, float(means[source]))
 
 
 def _verdict(test: Test | None) -> str:
@@ -86,14 +66,12 @@ def _detail(test: Test | None, verdicts: list[str]) -> str:
     parts = []
     if test is not None:
         p = "" if test.p is None else "p < 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
-        how = ", ".join(filter(None, [p, basis([test])])) or "one number each: no test"
-        parts.append(f"{100 * test.difference:+.1f} points ({how})")
+        stated = ", ".join(filter(None, [p, basis([test])])) or "one number each: no test"
+        parts.append(f"{100 * test.difference:+.1f} points ({stated})")
     if len(verdicts) > 1:
-        tally = {v: verdicts.count(v) for v in ("helps", "noise", "hurts")}
         words = {"helps": "help", "noise": "inside the noise", "hurts": "hurt"}
-        if tally["helps"] == len(verdicts):
-            parts.append(f"all {len(verdicts)} methods help")
-        else:
-            each = ", ".join(f"{n} {words[v]}" for v, n in tally.items() if n)
-            parts.append(f"of {len(verdicts)} methods, {each}")
+        each = [f"{n} {words[v]}" for v in words if (n := verdicts.count(v))]
+        everyone = verdicts.count("helps") == len(verdicts)
+        methods = f"{len(verdicts)} methods"
+        parts.append(f"all {methods} help" if everyone else f"of {methods}, {', '.join(each)}")
     return "; ".join(parts)

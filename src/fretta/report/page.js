@@ -213,7 +213,7 @@
     if (at) scrollBy({ top: at.getBoundingClientRect().top - anchor.y, behavior: "instant" });
   }
   async function update() {
-    const answer = await fetch("/", { cache: "no-cache" });
+    const answer = await fetch("/", { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.statusText);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const anchor = remember(), path = focusPath();
@@ -230,7 +230,7 @@
       const now = await answer.json();
       if (now.version !== version && !$("#dialog").open) await update();
       misses = 0;
-      $("#status").textContent = `Watching ${now.store}. ${now.records} records${now.running ? `, ${now.running} in flight` : ""}.`;
+      $("#status").textContent = `Watching ${now.store}. ${now.records} records${now.running.length ? `, ${now.running.length} in flight` : ""}.`;
     } catch {
       misses += 1;
       $("#status").textContent = "The server does not answer; is `fretta watch` still running?";

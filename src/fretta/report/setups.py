@@ -1,6 +1,6 @@
-"""Records put together: a setup is one stream and one model, its members are the methods on it.
+"""Records put together: a setup is one stream and one model, its rows are the methods on it.
 
-Only runs that differ in nothing but the seed are averaged, and only members of one setup are
+Only runs that differ in nothing but the seed are averaged, and only rows of one setup are
 compared: with equal seeds they saw the same batches. In suites that leave one domain out (cases
 `resnet18/sketch`, …) each case is one domain, and the cases of a backbone and a data set make one
 setup.
@@ -8,76 +8,149 @@ setup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from ..experiment.records import Record, digest
-from .describe import differing, flags_of, flat, text_of
-from .members import Batches, Member, Setup, no_batches
-from .shipped import label_order, suite_facts, suite_order, suite_title
+from pandas import DataFrame, MultiIndex, Series
 
-# Of a run: what makes the stream, what makes the model; the rest is the method.
-PROTOCOL = ("order", "order_options", "batch_size")
-SUBJECT = ("data", "data_hash", "model", "weights_hash")
+from ..experiment.records import Record, canonical, digest
+from ..experiment.results import SETUP, config_of, setup_of
+from .data import Batches, no_batches
+from .suites import label_order, suite_facts, suite_order, suite_title
+
+STREAM = ("order", "order_options", "batch_size")  # of a setup; the rest is data and model
+# What a reader must know before believing a number, and how the tables say it.
+DIRTY = "uncommitted code"
+ORACLE = "tuned on target labels"
+
+
+@dataclass
+class Setup:
+    """What the rows of one table have in common, and their results.
+
+    rows      indexed by `row`: label, method, setting, flags
+    runs      one per run: row, case, seed, done, key, record
+    results   of finished runs, indexed by (row, seed, domain): the measures, `key`, and `right`
+              and `sizes`, the right answers and images of each batch, or None
+    """
+
+    suite: str
+    heading: str  # the title of the suite
+    name: str  # the case, or the backbone of several cases
+    domains: list[str]
+    cases: dict[str, str]  # domain -> case, where each case is a domain; else empty
+    rows: DataFrame
+    runs: DataFrame
+    results: DataFrame
+    note: str = ""  # tells it from others of the same name
+    _scores: dict[tuple[str, ...], DataFrame] = field(default_factory=dict, repr=False)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.note})" if self.note else self.name
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """Of any of its records: data, model and stream are the same in all."""
+        found: dict[str, Any] = self.runs["record"].iloc[0].run
+        return found
+
+    @property
+    def paper(self) -> str:
+        return suite_facts(self.suite).paper
+
+    @property
+    def dataset(self) -> str:
+        return str(self.run.get("data", {}).get("name", ""))
+
+    @property
+    def source(self) -> int | None:
+        """The row that adapting is measured against."""
+        done = self.runs[self.runs["done"]]["row"].unique()
+        rows = [i for i in self.rows.index[self.rows["method"] == "source"] if i in done]
+        return int(rows[0]) if rows else None
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(self.runs["seed"].unique().tolist())
+
+    def scores(self, domains: Sequence[str], measure: str = "accuracy") -> DataFrame:
+        """A measure as `value`, of the seeds that have all these domains; see significance.py."""
+        key = (measure, *domains)
+        if key not in self._scores:
+            self._scores[key] = self._find_scores(domains, measure)
+        return self._scores[key]
+
+    def _find_scores(self, domains: Sequence[str], measure: str) -> DataFrame:
+        found = self.results[self.results.index.isin(domains, level="domain")]
+        values = found[measure].astype(float) if measure in found else float("nan")
+        found = found[["images", "right", "sizes", "key"]].assign(value=values)
+        found = found.dropna(subset="value")
+        if measure != "accuracy":  # no share of images
+            found = found.assign(images=0, right=None, sizes=None)
+        counts = found["value"].groupby(["row", "seed"]).transform("size")
+        return found[counts == len(set(domains))]
+
+    def failed(self, case: str | None = None) -> Series:
+        """How many runs of each row failed, of a case or of all."""
+        runs = self.runs[~self.runs["done"]]
+        runs = runs if case is None else runs[runs["case"] == case]
+        return runs.groupby("row").size().reindex(self.rows.index, fill_value=0)
 
 
 def setups_of(records: Iterable[Record], batches: Batches = no_batches) -> list[Setup]:
-    """All setups, suite by suite; `batches` looks up those of a run, for tests in pairs."""
-    suites: dict[str, list[Record]] = {}
-    for record in records:
-        suites.setdefault(str(record.tags.get("suite") or ""), []).append(record)
-    names = sorted(suites, key=suite_order)
-    made = [setup for name in names for setup in _of_suite(name, suites[name])]
-    for member in (m for setup in made for m in setup.members):
-        member.batches = batches
-    return made
+    """All setups, suite by suite; `batches` looks up those of a run, for paired tests."""
+
+    def suite_of(record: Record) -> tuple[bool, int, str]:
+        return suite_order(str(record.tags.get("suite") or ""))
+
+    return [
+        setup
+        for (*_, suite), mine in groupby(sorted(records, key=suite_of), suite_of)
+        for setup in _of_suite(suite, list(mine), batches)
+    ]
 
 
 def _case(record: Record) -> str:
     return str(record.tags.get("case") or record.run.get("data", {}).get("name") or "")
 
 
-def _of_suite(suite: str, records: list[Record]) -> list[Setup]:
+def _of_suite(suite: str, records: list[Record], batches: Batches) -> list[Setup]:
     one_each = all("/" in _case(r) and len(r.rows) <= 1 for r in records)
-    piles: dict[tuple[str, str], list[Record]] = {}
-    variants = _variants(records)
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    generation = _generations(records)
     for record in records:
-        run = record.run
-        protocol = {k: run.get(k) for k in PROTOCOL}
-        name = _case(record).split("/", 1)[0] if one_each else _case(record)
-        rest = [variants[_subject(record)], _kind(record)] if one_each else _subject(record)
-        piles.setdefault((name, digest([protocol, rest])), []).append(record)
+        if one_each:
+            data = {k: v for k, v in (record.run.get("data") or {}).items() if k != "domains"}
+            same = [data, record.run.get("model"), *(record.run.get(k) for k in STREAM)]
+            group = _case(record).split("/")[0], digest([same, generation[_subject(record)]])
+        else:
+            group = _case(record), setup_of(record.run)
+        groups.setdefault(group, []).append(record)
     order = {case: i for i, case in enumerate(suite_facts(suite).cases)}
-    made = [_setup(suite, name, pile, one_each, order) for (name, _), pile in piles.items()]
+    made = []
+    for (name, _), mine in groups.items():
+        mine.sort(key=lambda r: (order.get(_case(r), 999), _case(r), r.run["seed"]))
+        made.append(_setup(suite, name, mine, one_each, batches))
     _tell_apart(made)
-    return sorted(
-        made,
-        key=lambda s: (
-            min((order.get(c, 999) for m in s.members for c in m.runs), default=999),
-            s.name,
-            -len(s.members),
-            s.note,
-        ),
-    )
+    first = {id(s): min(order.get(case, 999) for case in s.runs["case"]) for s in made}
+    return sorted(made, key=lambda s: (first[id(s)], s.name, -len(s.rows), s.note))
 
 
 def _subject(record: Record) -> str:
-    return digest([_case(record), *(record.run.get(k) for k in SUBJECT)])
+    keys = [k for k in SETUP if k not in STREAM]
+    return digest([_case(record), *(record.run.get(k) for k in keys)])
 
 
-def _kind(record: Record) -> str:
-    """What the cases of one setup have in common where each is a domain: data set and model."""
-    data = {k: v for k, v in (record.run.get("data") or {}).items() if k != "domains"}
-    return digest([data, record.run.get("model")])
-
-
-def _variants(records: list[Record]) -> dict[str, int]:
-    """Where weights or data of a case changed, newest first: the first of each belong together."""
+def _generations(records: list[Record]) -> dict[str, int]:
+    """Where weights or data of a case changed, newest first: the newest of each case belong
+    together, and so on."""
     newest: dict[str, dict[str, float]] = {}
     for record in records:
         times = newest.setdefault(_case(record), {})
-        time = float(record.provenance.get("finished") or 0)
-        subject = _subject(record)
+        time, subject = float(record.provenance.get("finished") or 0), _subject(record)
         times[subject] = max(time, times.get(subject, 0.0))
     return {
         subject: number
@@ -86,66 +159,108 @@ def _variants(records: list[Record]) -> dict[str, int]:
     }
 
 
-def _setup(
-    suite: str, name: str, records: list[Record], one_each: bool, order: dict[str, int]
-) -> Setup:
-    members: dict[str, Member] = {}
-    records = sorted(records, key=lambda r: (order.get(_case(r), 999), _case(r), r.run["seed"]))
+def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches: Batches) -> Setup:
+    by_row: dict[tuple[str, str], list[Record]] = {}
     domains: dict[str, str] = {}
     for record in records:
         label = str(record.tags.get("label") or record.run["method"])
-        rest = {k: v for k, v in record.run.items() if k not in (*SUBJECT, "seed")}
-        if one_each:  # source images differ from case to case
-            rest = {k: v for k, v in rest.items() if k not in ("source", "source_hash")}
-        member = members.setdefault(digest([label, rest]), Member(label, record.run["method"], {}))
-        member.runs.setdefault(_case(record), {})[record.run["seed"]] = record
+        ignored = ("source", "source_hash") if one_each else ()  # they differ from case to case
+        by_row.setdefault((label, config_of(record.run, *ignored)), []).append(record)
         for row in record.rows:
             domains.setdefault(str(row.get("domain")), _case(record))
     if one_each:  # a case all of whose runs failed still has its column
-        for case in dict.fromkeys(_case(r) for r in records):
+        for case in dict.fromkeys(map(_case, records)):
             if case not in domains.values():
                 domains[case.split("/", 1)[1]] = case
-    ordered = sorted(members.values(), key=lambda m: label_order(suite, m.label))
-    for member in ordered:
-        member.flags = flags_of(member.records)
-    _name_settings(ordered)
-    cases = domains if one_each else {}
+    ordered = sorted(by_row.items(), key=lambda item: label_order(suite, item[0][0]))
+    labels = [label for (label, _), _ in ordered]
+    mine = [found for _, found in ordered]
+    rows = DataFrame(
+        {
+            "label": labels,
+            "method": [found[0].run["method"] for found in mine],
+            "setting": _settings(labels, [found[0].run for found in mine]),
+            "flags": [_flags(found) for found in mine],
+        }
+    )
+    runs = DataFrame(
+        [
+            {
+                "row": number,
+                "case": _case(r),
+                "seed": r.run["seed"],
+                "done": r.status == "done",
+                "key": r.key,
+                "record": r,
+            }
+            for number, found in enumerate(mine)
+            for r in found
+        ]
+    )
     heading = suite_title(suite, records)
-    return Setup(suite, heading, name, ordered, list(domains), cases, records[0].run)
+    cases = domains if one_each else {}
+    results = _results(runs, batches)
+    return Setup(suite, heading, name, list(domains), cases, rows, runs, results)
 
 
-def _name_settings(members: list[Member]) -> None:
-    """What differs between members of one label; own settings of one that carries no label."""
-    by_label: dict[str, list[Member]] = {}
-    for member in members:
-        by_label.setdefault(member.label, []).append(member)
-    for same in by_label.values():
-        known = (*SUBJECT, *PROTOCOL, "seed", "method")  # the same in all of a table
-        runs = [flat({k: v for k, v in m.records[0].run.items() if k not in known}) for m in same]
-        for member, run, differs in zip(same, runs, differing(runs), strict=True):
-            own = run if member.label == member.method else {}
-            shown = {k: v for k, v in own.items() if k.startswith(("hyperparameters", "adapter"))}
-            member.setting = text_of({**shown, **differs})
+def _results(runs: DataFrame, batches: Batches) -> DataFrame:
+    index, found = [], []
+    for number, seed, record in zip(runs["row"], runs["seed"], runs["record"], strict=True):
+        if record.status == "done":
+            counts = batches(record)
+            for row in record.rows:
+                domain = str(row.get("domain"))
+                right, sizes = counts.get(domain, (None, None))
+                index.append((number, seed, domain))
+                facts = {"key": record.key, "right": right, "sizes": sizes}
+                found.append({**row, "images": int(row.get("images") or 0), **facts})
+    names = ["row", "seed", "domain"]
+    if not found:
+        return DataFrame(
+            columns=["accuracy", "images", "right", "sizes", "key"],
+            index=MultiIndex.from_arrays([[], [], []], names=names),
+        )
+    results = DataFrame(found, index=MultiIndex.from_tuples(index, names=names))
+    for name in ("right", "sizes"):  # None stays None
+        results[name] = Series([row[name] for row in found], index=results.index, dtype=object)
+    results = results[~results.index.duplicated(keep="last")]
+    return results.sort_index(level=["row", "seed"], sort_remaining=False)
+
+
+# ---- settings and flags in a few words -----------------------------------------------------------
+
+
+def _settings(labels: list[str], runs: list[dict[str, Any]]) -> list[str]:
+    """What differs between rows of one label; own settings of one that has no label."""
+    known = (*SETUP, "seed", "method")  # the same in all rows of a table
+    entries = [_flat({k: v for k, v in run.items() if k not in known}) for run in runs]
+    texts = []
+    for label, run, own in zip(labels, runs, entries, strict=True):
+        same = [e for other, e in zip(labels, entries, strict=True) if other == label]
+        differs = _differing(same)[next(i for i, e in enumerate(same) if e is own)]
+        named = label == run["method"]
+        shown = {k: v for k, v in own.items() if k.startswith(("hyperparameters", "adapter"))}
+        texts.append(_text({**(shown if named else {}), **differs}))
+    return texts
 
 
 def _tell_apart(setups: list[Setup]) -> None:
     """Name what differs between setups of one name, of what all runs of each have in common."""
-    by_name: dict[str, list[Setup]] = {}
-    for setup in setups:
-        by_name.setdefault(setup.name, []).append(setup)
-    for same in (found for found in by_name.values() if len(found) > 1):
-        runs = [[_circumstances(r) for m in s.members for r in m.records] for s in same]
-        mixed = {name for each in runs for differs in differing(each) for name in differs}
+    for name in dict.fromkeys(s.name for s in setups):
+        same = [s for s in setups if s.name == name]
+        if len(same) == 1:
+            continue
+        runs = [[_flat({k: r.run.get(k) for k in SETUP}) for r in s.runs["record"]] for s in same]
+        mixed = {entry for each in runs for differs in _differing(each) for entry in differs}
         common = [{k: v for k, v in each[0].items() if k not in mixed} for each in runs]
-        differences = differing(common)
+        differences = _differing(common)
         rest = "all images" if any("order_options.limit" in d for d in differences) else "default"
-        texts = [text_of(d) or (rest if any(differences) else "") for d in differences]
-        notes = [
-            "; ".join(filter(None, [text, _domains(s, same)]))
-            for s, text in zip(same, texts, strict=True)
-        ]
-        for number, (setup, note) in enumerate(zip(same, notes, strict=True)):
-            again = notes[:number].count(note)
+        notes: list[str] = []
+        for setup, differs in zip(same, differences, strict=True):
+            text = _text(differs) or (rest if any(differences) else "")
+            note = "; ".join(filter(None, [text, _domains(setup, same)]))
+            again = notes.count(note)
+            notes.append(note)
             setup.note = f"{note} ({again + 1})" if again else note
 
 
@@ -156,5 +271,47 @@ def _domains(setup: Setup, others: list[Setup]) -> str:
     return ", ".join(setup.domains) if len(setup.domains) <= 4 else f"{len(setup.domains)} domains"
 
 
-def _circumstances(record: Record) -> dict[str, Any]:
-    return flat({k: record.run.get(k) for k in (*PROTOCOL, *SUBJECT)})
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}; empty tables vanish."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        found |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    return found
+
+
+def _differing(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each, the entries that are not the same in all."""
+    names = list(dict.fromkeys(name for run in runs for name in run))
+    varied = [n for n in names if len({canonical(run.get(n)) for run in runs}) > 1]
+    return [{n: run[n] for n in varied if run.get(n) is not None} for run in runs]
+
+
+def _text(entries: dict[str, Any]) -> str:
+    words = []
+    for name, value in entries.items():
+        short = name.rpartition(".")[2].removesuffix("_hash")
+        if name.endswith("_hash"):
+            text = str(value)[:8]
+        elif isinstance(value, bool):
+            text = "on" if value else "off"
+        elif isinstance(value, list):
+            text = " ".join(map(str, value)) if len(value) <= 4 else f"({len(value)})"
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+        words.append(text if name == "data.name" else f"{short} {text}")
+    return ", ".join(words)
+
+
+def _flags(records: Sequence[Record]) -> list[str]:
+    """In words: color alone would not reach everybody."""
+    failed = sum(r.status != "done" for r in records)
+    collapsed = sum(bool(r.overall.get("collapsed")) for r in records)
+    flags = [
+        f"{failed} of {len(records)} runs failed" if failed else "",
+        ORACLE if any(r.tags.get("tuning") == "oracle" for r in records) else "",
+        DIRTY if any(r.provenance.get("dirty") for r in records) else "",
+        f"collapsed in {collapsed} of {len(records)} runs" if collapsed else "",
+    ]
+    return [flag for flag in flags if flag]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Collection
@@ -16,9 +14,8 @@ from ..errors import ConfigError, StoreError
 from ..experiment.results import select
 from ..experiment.store import Store
 from .build import Report, build
+from .render import comma_separated, latex, markdown
 from .tables import Table
-from .tables.latex import latex
-from .tables.text import comma_separated, markdown
 
 if TYPE_CHECKING:
     from .figures import Figure
@@ -71,7 +68,7 @@ def write_report(
     try:
         for name, content in files.items():
             _put(out / name, content)
-        # Last: figures may have found damaged details, which the page tells.
+        # Last: figures may have found damaged details, which the page lists.
         _put(out / "index.html", encoded(report.page(paper)))
         _sweep(out, files)
     except OSError as error:
@@ -102,24 +99,14 @@ def _table_files(
 
 
 def _figure_files(figure: Figure, formats: Collection[str]) -> dict[str, bytes]:
-    from .figures import png, svg_file
-
     stem, made = f"figures/{figure.name}", {}
     if "svg" in formats:
-        made[f"{stem}.svg"] = svg_file(figure)
+        made[f"{stem}.svg"] = figure.svg_file()
     if "png" in formats:
-        made[f"{stem}.png"] = png(figure)
+        made[f"{stem}.png"] = figure.png()
     if "csv" in formats:
-        made[f"{stem}.csv"] = encoded(_numbers(figure))
+        made[f"{stem}.csv"] = encoded(figure.numbers.to_csv(index=False, lineterminator="\n"))
     return made
-
-
-def _numbers(figure: Figure) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(figure.header)
-    writer.writerows(figure.rows)
-    return out.getvalue()
 
 
 def _sweep(out: Path, files: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the suites of the package say of themselves: title, table of the paper, order of rows."""
+"""Suites of the package: title, table of the paper, order of rows."""
 
 from __future__ import annotations
 
