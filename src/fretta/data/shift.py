@@ -24,7 +24,7 @@ def corruption_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
         if name not in ALL:
             raise ConfigError(f"unknown corruption {name!r}; known: {', '.join(ALL)}")
     if not chosen:
-        raise ConfigError("an empty list of corruptions; give names, or 'all' for the 15")
+        raise ConfigError("corruption= names no corruption; give names, or 'all' for the 15")
     return tuple(dict.fromkeys(chosen))
 
 
