@@ -94,8 +94,8 @@ def _severity(analysis: Analysis, kind: str, table: DataFrame) -> Figure:
         severities = table.loc[label].index
         return (
             f"{plain(label)}: NRS {first['nrs']:.3f} at severity {severities[0]:g},"
-            f" {last['nrs']:.3f} at {severities[-1]:g}; accuracy {100 * first['accuracy']:.1f} % and"
-            f" {100 * last['accuracy']:.1f} %."
+            f" {last['nrs']:.3f} at {severities[-1]:g}; accuracy"
+            f" {100 * first['accuracy']:.1f} % and {100 * last['accuracy']:.1f} %."
         )
 
     what = (
