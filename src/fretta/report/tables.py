@@ -432,9 +432,11 @@ def _scale_table(setups: Sequence[Setup]) -> Table | None:
         pairs = [(s, new) for s, new in zip(chosen, renamed, strict=True) if s.suite == suite]
         if not pairs:
             continue
-        found = [
-            s.scores(s.domains).loc[list(new)].rename(index=new, level="row") for s, new in pairs
-        ]
+        found = []
+        for setup, new in pairs:
+            scores = setup.scores(setup.domains)
+            mine = scores.index.isin(list(new), level="row")
+            found.append(scores[mine].rename(index=new, level="row"))
         failed = concat([s.failed().loc[list(new)].rename(new) for s, new in pairs])
         complete = {s.name for s, _ in pairs if len(s.domains) >= domains}
         paper = [
