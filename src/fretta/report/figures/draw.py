@@ -70,11 +70,11 @@ class Figure:
     title: str
     caption: str  # what is shown, on what data, and how to read it
     alt: str  # the finding in a sentence, for screen readers
-    group: str  # "paper" or "runs"
     numbers: DataFrame
     paint: Callable[[Canvas], None] = field(repr=False)
     series: list[str] = field(default_factory=list)  # can be hidden: class "series s<i>"
     height: float = 280.0  # of a width of WIDTH
+    group: str = "runs"  # or "paper"
 
     @cached_property
     def _canvas(self) -> Canvas:
