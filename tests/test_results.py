@@ -183,21 +183,8 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
     assert "fog" in table
     rows = json.loads(fretta("results", "--format", "json", "--level", "runs", cwd=tmp_path).stdout)
     assert {r["method"] for r in rows} == {"source", "bn"}
-    single = fretta(
-        *(
-            "evaluate",
-            "--model",
-            "digits",
-            "--data",
-            "digits",
-            "--method",
-            "tent",
-            "--set",
-            "lr=1e-2",
-        ),
-        *("--limit", 32, "--domain", "fog", "--batch-size", 16, "--store", "other"),
-        cwd=tmp_path,
-    )
+    few = "--limit 32 --domain fog --batch-size 16 --store other"
+    single = fretta(*f"{DIGITS} tent --set lr=1e-2 {few}".split(), cwd=tmp_path)
     assert single.returncode == 0, single.stderr
     assert "tent" in single.stdout
     stored = next(iter(Store(tmp_path / "other").records()))
@@ -206,56 +193,30 @@ def test_run_results_and_evaluate(tmp_path: Path) -> None:
     assert stored.provenance["torch"]
 
 
+DIGITS = "evaluate --model digits --data digits --method"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (["run", "nosuch"], "no suite 'nosuch'"),
-        (["run", "smoke", "--method", "tnet"], "no method 'tnet'"),
-        (["run", "cifar10c", "--method", "source"], "FRETTA_DATA"),
-        (["run", "smoke", "--jobs", "0"], "--jobs"),
-        (["run", "smoke", "--store", "file"], "cannot write"),
-        (["results", "empty"], "'empty' has no records"),
-        (["results", "--format", "xml"], "--format 'xml'"),
-        (["results", "--status", "zz"], "--status 'zz'"),
-        (["run", "smoke", "--seed", "-1"], "--seed"),
-        (["run", "smoke", "--device", "nosuch"], "--device nosuch cannot be used"),
-        (
-            [
-                "evaluate",
-                "--model",
-                "digits",
-                "--data",
-                "digits",
-                "--method",
-                "bn",
-                "--mean",
-                "1,2,x",
-            ],
-            "--mean '1,2,x' is not a list of numbers",
-        ),
-        (
-            [
-                "evaluate",
-                "--model",
-                "digits",
-                "--data",
-                "digits",
-                "--method",
-                "tent",
-                "--set",
-                "lr",
-            ],
-            "NAME=VALUE",
-        ),
-        (
-            ["evaluate", "--model", "timm:resnet18", "--data", "digits", "--method", "bn"],
-            "was never trained",
-        ),
+        ("run nosuch", "no suite 'nosuch'"),
+        ("run smoke --method tnet", "no method 'tnet'"),
+        ("run cifar10c --method source", "FRETTA_DATA"),
+        ("run smoke --jobs 0", "--jobs"),
+        ("run smoke --store file", "cannot write"),
+        ("run smoke --seed -1", "--seed"),
+        ("run smoke --device nosuch", "--device nosuch cannot be used"),
+        ("results empty", "'empty' has no records"),
+        ("results --format xml", "--format 'xml'"),
+        ("results --status zz", "--status 'zz'"),
+        (f"{DIGITS} bn --mean 1,2,x", "--mean '1,2,x' is not a list of numbers"),
+        (f"{DIGITS} tent --set lr", "NAME=VALUE"),
+        ("evaluate --model timm:resnet18 --data digits --method bn", "was never trained"),
     ],
 )
-def test_what_cannot_work_fails_at_once(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_what_cannot_work_fails_at_once(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "file").write_text("")
-    out = fretta(*arguments, cwd=tmp_path)
+    out = fretta(*line.split(), cwd=tmp_path)
     assert out.returncode == 2
     assert message in " ".join(out.stderr.split())
     assert "Traceback" not in out.stderr

@@ -245,6 +245,8 @@ def test_scalability_by_backbone() -> None:
     assert made.rows["section"].unique().tolist() == ["resnet18", "vit_b_16"]
     assert cell(made, "g-fret", "VLCS", "vit_b_16").paper == 78.56
     assert isna(cell(made, "tent", "VLCS", "resnet18").paper)
+    some = [r for r in records if r.tags["label"] != "bn" or not r.tags["case"].endswith("SUN09")]
+    assert isna(cell(table(some, "scalability"), "bn", "VLCS", "resnet18").value)
 
 
 def test_cost_against_source() -> None:

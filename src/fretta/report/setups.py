@@ -234,13 +234,13 @@ def _settings(labels: list[str], runs: list[dict[str, Any]]) -> list[str]:
     """What differs between rows of one label; own settings of one that has no label."""
     known = (*SETUP, "seed", "method")  # the same in all rows of a table
     entries = [_flat({k: v for k, v in run.items() if k not in known}) for run in runs]
-    texts = []
-    for label, run, own in zip(labels, runs, entries, strict=True):
-        same = [e for other, e in zip(labels, entries, strict=True) if other == label]
-        differs = _differing(same)[next(i for i, e in enumerate(same) if e is own)]
-        named = label == run["method"]
-        shown = {k: v for k, v in own.items() if k.startswith(("hyperparameters", "adapter"))}
-        texts.append(_text({**(shown if named else {}), **differs}))
+    texts = [""] * len(labels)
+    for label in dict.fromkeys(labels):
+        rows = [i for i, other in enumerate(labels) if other == label]
+        for i, differs in zip(rows, _differing([entries[i] for i in rows]), strict=True):
+            own = entries[i].items() if label == runs[i]["method"] else ()
+            shown = {k: v for k, v in own if k.startswith(("hyperparameters", "adapter"))}
+            texts[i] = _text({**shown, **differs})
     return texts
 
 

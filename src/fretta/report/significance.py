@@ -107,10 +107,12 @@ def _by_batch(first: DataFrame, second: DataFrame, seeds: int) -> Found | None:
 
 def _by_images(first: DataFrame, second: DataFrame, seeds: int) -> Found | None:
     """From the two shares of right answers, as if the images were different ones."""
-    if not (first["images"].all() and second["images"].all()):
-        return None
-    shares = sum(s["value"] * (1 - s["value"]) / s["images"] for s in (first, second))
-    variance = float(shares.sum()) * seeds / len(first) ** 2
+    variance = 0.0
+    for scores in (first, second):
+        share, images = scores["value"].to_numpy(), scores["images"].to_numpy()
+        if not images.all():
+            return None
+        variance += float((share * (1 - share) / images).sum()) * seeds / len(share) ** 2
     return variance, np.inf, "images", int(first["images"].sum()) // seeds
 
 

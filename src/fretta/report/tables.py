@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from pandas import DataFrame, Series, concat
@@ -343,18 +344,18 @@ def _imbalance(setup: Setup) -> float | None:
     return None
 
 
-def _merged_rows(parts: Sequence[DataFrame], suite: str) -> tuple[DataFrame, list[dict[int, int]]]:
+def _merged_rows(
+    parts: Sequence[DataFrame], suite: str, sections: Sequence[str] = ("",)
+) -> tuple[DataFrame, list[dict[int, int]]]:
     """One row for those that agree in `same`, and for each part its old rows -> new rows."""
-    everything = concat(parts)
-    same = everything.groupby("same", sort=False)
-    rows = same.first()
-    rows["flags"] = same["flags"].agg(lambda f: list(dict.fromkeys(x for each in f for x in each)))
-    order = sorted(
-        rows.index, key=lambda s: (rows["section"][s], label_order(suite, rows["label"][s]))
-    )
-    number = {name: i for i, name in enumerate(order)}
-    renamed = [{old: number[name] for old, name in part["same"].items()} for part in parts]
-    return rows.loc[order].reset_index(drop=True), renamed
+    groups = concat(parts).groupby("same", sort=False)
+    rows = groups.first()
+    rows["flags"] = groups["flags"].agg(lambda each: list(dict.fromkeys(chain(*each))))
+    places = [(sections.index(r.section), label_order(suite, r.label)) for r in rows.itertuples()]
+    rows = rows.iloc[sorted(range(len(rows)), key=places.__getitem__)]
+    number = {same: i for i, same in enumerate(rows.index)}
+    renamed = [{old: number[same] for old, same in part["same"].items()} for part in parts]
+    return rows.reset_index(drop=True), renamed
 
 
 def _shift_table(setups: Sequence[Setup]) -> Table | None:
@@ -419,24 +420,27 @@ def _scale_table(setups: Sequence[Setup]) -> Table | None:
     chosen = [s for s in setups if s.suite in SCALED and s.source is not None and not s.note]
     if not chosen:
         return None
-    backbones = list(dict.fromkeys(s.name for s in chosen))
     parts = []
     for setup in chosen:
         rows = setup.rows.loc[list(principal_rows(setup).values())]
-        place = f"{backbones.index(setup.name):03}"  # sections in the order of the suites
-        parts.append(rows.assign(setting="", section=place, same=place + rows["label"]))
-    rows, renamed = _merged_rows(parts, "vlcs")
+        same = setup.name + "/" + rows["label"]
+        parts.append(rows.assign(setting="", section=setup.name, same=same))
+    backbones = list(dict.fromkeys(s.name for s in chosen))
+    rows, renamed = _merged_rows(parts, "vlcs", backbones)
     columns = []
-    for suite in (name for name in SCALED if any(s.suite == name for s in chosen)):
-        title, domains = SCALED[suite]
+    for suite, (title, domains) in SCALED.items():
         pairs = [(s, new) for s, new in zip(chosen, renamed, strict=True) if s.suite == suite]
-        found = [
-            s.scores(s.domains).loc[list(new)].rename(index=new, level="row") for s, new in pairs
-        ]
+        if not pairs:
+            continue
+        found = []
+        for setup, new in pairs:
+            scores = setup.scores(setup.domains)
+            mine = scores.index.isin(list(new), level="row")
+            found.append(scores[mine].rename(index=new, level="row"))
         failed = concat([s.failed().loc[list(new)].rename(new) for s, new in pairs])
-        complete = {f"{backbones.index(s.name):03}" for s, _ in pairs if len(s.domains) >= domains}
+        complete = {s.name for s, _ in pairs if len(s.domains) >= domains}
         paper = [
-            paper_value("Scalability", suite, backbones[int(row.section)], row.label, "average")
+            paper_value("Scalability", suite, row.section, row.label, "average")
             if row.section in complete  # the paper averages over all domains
             else None
             for row in rows.itertuples()
@@ -444,7 +448,6 @@ def _scale_table(setups: Sequence[Setup]) -> Table | None:
         failed = failed.reindex(rows.index, fill_value=0)
         long = suite_facts(suite).title
         columns.append(_ranked(title, rows, concat(found), paper, failed, long=long))
-    rows["section"] = [backbones[int(section)] for section in rows["section"]]
     table = _table(
         "scalability",
         "Scalability: backbones and data sets",

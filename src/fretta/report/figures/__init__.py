@@ -57,7 +57,10 @@ def _of_paper(data: ReportData) -> list[Figure]:
                 for build in builders:
                     name = f"analysis {analysis.get('name')!r}"
                     found += _tried(data, name, partial(build, analysis))
-    return found + _tried(data, "sensitivity", partial(sensitivity, data))
+    found += _tried(data, "sensitivity", partial(sensitivity, data))
+    for figure in found:
+        figure.group = "paper"
+    return found
 
 
 def _tried(

@@ -94,8 +94,8 @@ def _severity(analysis: Analysis, kind: str, table: DataFrame) -> Figure:
         severities = table.loc[label].index
         return (
             f"{plain(label)}: NRS {first['nrs']:.3f} at severity {severities[0]:g},"
-            f" {last['nrs']:.3f} at {severities[-1]:g}; accuracy {100 * first['accuracy']:.1f} %"
-            f" and {100 * last['accuracy']:.1f} %."
+            f" {last['nrs']:.3f} at {severities[-1]:g}; accuracy"
+            f" {100 * first['accuracy']:.1f} % and {100 * last['accuracy']:.1f} %."
         )
 
     what = (
@@ -116,7 +116,6 @@ def _severity(analysis: Analysis, kind: str, table: DataFrame) -> Figure:
         f" {analysis['batch_size']}; severity 0 is the clean data. The paper claims that redundancy"
         " grows with severity and that both FRET methods reduce it while accuracy rises.",
         alt=" ".join(ends(label) for label in series),
-        group="paper",
         numbers=numbers.round({"NRS": 4}),
         paint=paint,
         series=series,
@@ -152,7 +151,6 @@ def relation(analysis: Analysis) -> Figure | None:
         " in the same order on the right.",
         alt=f"The features are {'more' if after > before else 'less'} alike under {target}:"
         f" normalized redundancy {before:.3f} on clean images, {after:.3f} on shifted ones.",
-        group="paper",
         numbers=DataFrame(
             {
                 "images": list(graphs),
@@ -262,7 +260,6 @@ def mechanism(analysis: Analysis) -> Figure | None:
             for m, first, second, _, _, accuracy in rows
         )
         + ".",
-        group="paper",
         numbers=numbers,
         paint=paint,
         series=series,
@@ -320,7 +317,6 @@ def tsne(analysis: Analysis) -> Figure | None:
         alt="Silhouette of the classes: "
         + "; ".join(f"{plain(p['method'])} {s}" for p, s in zip(panels, silhouettes, strict=True))
         + ".",
-        group="paper",
         numbers=DataFrame(
             {
                 "method": [p["method"] for p in panels],

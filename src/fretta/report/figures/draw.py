@@ -70,11 +70,11 @@ class Figure:
     title: str
     caption: str  # what is shown, on what data, and how to read it
     alt: str  # the finding in a sentence, for screen readers
-    group: str  # "paper" or "runs"
     numbers: DataFrame
     paint: Callable[[Canvas], None] = field(repr=False)
     series: list[str] = field(default_factory=list)  # can be hidden: class "series s<i>"
     height: float = 280.0  # of a width of WIDTH
+    group: str = "runs"  # or "paper"
 
     @cached_property
     def _canvas(self) -> Canvas:
@@ -235,11 +235,8 @@ class Canvas:
                 sample.set_dashes(look.dash)
             samples.append(sample)
             texts.append(f"{short[name]}  {notes[name]}" if name in notes else short[name])
-        place = {"loc": "outside right upper", "handlelength": 2, "fontsize": SMALL}
-        made = self.figure.legend(
-            samples, texts, title=title or None, title_fontsize=SMALL, **place
-        )
-        made._legend_box.align = "left"
+        place = {"loc": "outside right upper", "alignment": "left", "title": title or None}
+        made = self.figure.legend(samples, texts, title_fontsize=SMALL, fontsize=SMALL, **place)
         for series, sample, text in zip(
             names.values(), made.get_lines(), made.get_texts(), strict=True
         ):

@@ -206,7 +206,6 @@ def time(panel: Panel, data: ReportData) -> Figure | None:
         f" stays low. The first seed of {panel.about()}",
         alt=f"Accuracy along the stream for {len(found)} methods over {len(spans)} domains; the"
         f" best on average is {plain(best)} at {100 * panel.accuracy(best):.1f} %.",
-        group="runs",
         numbers=numbers,
         paint=paint,
         series=series,
@@ -271,7 +270,6 @@ def cost(panel: Panel, data: ReportData) -> Figure | None:
         f" with others are too long. On {panel.about(16)}",
         alt=f"{plain(best[0])} is the most accurate at {best[4]:.1f} %; the cheapest within half a"
         f" point of it is {plain(cheap[0])} at {cheap[1]:.3g} ms per batch.",
-        group="runs",
         numbers=numbers.round(2),
         paint=paint,
         series=[p[0] for p in points],
@@ -336,7 +334,6 @@ def classes(panel: Panel, data: ReportData) -> Figure | None:
         f"{few} On {panel.about()}",
         alt=f"The least gain is {change[worst][which]:+.1f} points, of class {names[which]} under"
         f" {plain(worst)}; {losing} of {len(change)} methods lost on some class.",
-        group="runs",
         numbers=DataFrame(
             {
                 "class": names,
@@ -390,7 +387,6 @@ def confusion(panel: Panel, data: ReportData) -> Figure | None:
         " that everything is taken for. The table lists the 20 largest confusions of each. On"
         f" {panel.about(99)}",
         alt=f"Most frequent confusion of {worst_cases}.",
-        group="runs",
         numbers=DataFrame(
             [
                 (label, names[i], names[j], round(100 * float(shares[label][i, j]), 2))
@@ -460,7 +456,6 @@ def calibration(panel: Panel, data: ReportData) -> Figure | None:
         alt="Expected calibration error: "
         + ", ".join(f"{plain(k)} {e:.1f} %" for k, e in errors.items())
         + f". Best calibrated: {plain(min(errors, key=lambda k: errors[k]))}.",
-        group="runs",
         numbers=concat(tables)[["method", "images", "confidence %", "accuracy %"]],
         paint=paint,
         series=series,
@@ -514,7 +509,6 @@ def nrs(panel: Panel, data: ReportData) -> Figure | None:
         f" adapted by then. On {panel.about()}",
         alt=f"{lower} of {len(after)} methods lower the mean score of the source model,"
         f" {means['source']:.3f}; {plain(least)} has the lowest, {means[least]:.3f}.",
-        group="runs",
         numbers=lines.round(4).rename(columns=plain).rename_axis("domain").reset_index(),
         paint=paint,
         series=series,
@@ -589,7 +583,6 @@ def _grid(grid: DataFrame, name: str, titles: tuple[str, str], case: str, seeds:
         f" {seeds} seed{'s' * (seeds > 1)}; {framed}. Choosing it here uses target labels: it shows"
         " how much the choice matters, not what can be expected.",
         alt=f"Accuracy lies between {low:.1f} % and {high:.1f} %; best at {best}.",
-        group="paper",
         numbers=table,
         paint=paint,
         height=60 + 24 * len(grid),
