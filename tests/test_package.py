@@ -19,14 +19,13 @@ SOURCE = ROOT / "src" / "fretta"
 
 # Each part may import the parts left of it in this list, and itself. docs/architecture.md draws it.
 LAYERS = [
-    ["errors"],
-    ["_util", "memory"],
-    ["compat", "parts"],
-    ["method", "corruptions", "models"],
-    ["methods", "data", "state"],
-    ["prepare", "guard", "export", "streams"],
+    ["errors", "memory"],
+    ["_util", "compat", "corruptions", "parts"],
+    ["models", "method", "export"],
+    ["data", "methods", "prepare", "state"],
+    ["guard", "streams"],
     ["adapter"],
-    ["inspection", "api"],
+    ["api", "inspection"],
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
