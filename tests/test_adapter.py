@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import fretta
 from fretta.errors import FrettaWarning, ModelError, NeedError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
-from nets import TIGHT, batches, build, same, snapshot
+from nets import TIGHT, Wrapped, batches, build, same, snapshot
 
 X, Y = batches(6, 6)
 
 
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_before_and_after() -> None:
     source = fretta.adapt(build("resnet-like"), "bn")(X)
     before = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
@@ -28,30 +28,23 @@ def test_before_and_after() -> None:
     assert torch.equal(before(X), source)
     assert torch.equal(after(X), before.predict(X))
     assert not torch.equal(before.predict(X), source)
-
-
-@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-def test_tipi_and_tea_predict_after_as_published() -> None:
     for key, values in (("tipi", {}), ("tea", {"sgld_steps": 1, "buffer_size": 8})):
         adapter = fretta.adapt(build("resnet-like"), key, lr=1e-2, **values)
-        assert adapter.timing == "after"
+        assert adapter.timing == "after"  # as published
         assert torch.equal(adapter(X), adapter.predict(X))
 
 
-def test_steps() -> None:
-    """Two steps on a batch are two calls on it; the last forward is returned."""
+def test_steps_and_episodes() -> None:
+    """Two steps on a batch are two calls on it; an episode forgets what it learned."""
     once = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
     twice = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, steps=2)
     once(X)
     assert torch.equal(twice(X), once(X))
     assert same(twice.state_dict()["adapted"], once.state_dict()["adapted"])
-
-
-def test_episodic_forgets() -> None:
-    adapter = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, episodic=True, predict="after")
-    first = adapter(X)
-    adapter(Y)
-    assert torch.equal(adapter(X), first)
+    episodic = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, episodic=True, predict="after")
+    first = episodic(X)
+    episodic(Y)
+    assert torch.equal(episodic(X), first)
 
 
 def test_reset_before_the_first_batch_is_harmless() -> None:
@@ -220,27 +213,37 @@ def test_a_state_does_not_change_afterwards() -> None:
     assert same(state, frozen)
 
 
-def test_states_that_do_not_belong_here() -> None:
-    tent = fretta.adapt(build("resnet-like"), "tent")
-    tent(X)
-    state = tent.state_dict()
-    other = fretta.adapt(build("resnet-like"), "eta")
-    with pytest.raises(StateError, match=r"not a state of 'eta'.*'tent'"):
-        other.load_state_dict(state)
-    with pytest.raises(StateError, match="format"):
-        tent.load_state_dict({})
-    faster = fretta.adapt(build("resnet-like"), "tent", lr=1.0)
-    with pytest.raises(StateError, match=r"lr=0\.001 \(here 1\.0\)"):
-        faster.load_state_dict(state)
-    elsewhere = fretta.adapt(build("vit-like"), "tent")
+def test_states_that_do_not_belong_here_change_nothing() -> None:
+    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
+    a(X)
+    state = a.state_dict()
+    a(Y)
+
+    def broken(part: str, name: str, value: Any = None) -> dict[str, Any]:
+        spoiled = copy.deepcopy(state)
+        if value is None:
+            del spoiled[part][name]
+        else:
+            spoiled[part][name] = value
+        return spoiled
+
+    elsewhere = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
     elsewhere(X)
-    before = elsewhere.state_dict()
-    with pytest.raises(StateError, match="another model"):
-        elsewhere.load_state_dict(state)
-    assert same(elsewhere.state_dict(), before)
-    state["adapted"]["bn1.weight"] = torch.zeros(3)
-    with pytest.raises(StateError, match=r"'bn1\.weight' has shape"):
-        tent.load_state_dict(state)
+    for adapter, wrong, message in (
+        (fretta.adapt(build("resnet-like"), "eta"), state, r"not a state of 'eta'.*'g-fret'"),
+        (fretta.adapt(build("resnet-like"), "g-fret", lr=1.0), state, r"lr=0\.01 \(here 1\.0\)"),
+        (fretta.adapt(build("vit-like"), "g-fret", lr=1e-2), state, "."),
+        (elsewhere, state, "another model"),
+        (a, {}, "format"),
+        (a, broken("adapted", "bn1.weight", torch.zeros(3)), r"'bn1\.weight' has shape"),
+        (a, broken("running", "opt"), "opt"),
+        (a, broken("running", "bank"), "bank"),
+    ):
+        before = adapter.state_dict()
+        with pytest.raises(StateError, match=message):
+            adapter.load_state_dict(wrong)
+        assert same(adapter.state_dict(), before)
+        adapter(X)
 
 
 def test_running_state_that_cannot_be_saved_is_refused() -> None:
@@ -262,93 +265,53 @@ def test_running_state_that_cannot_be_saved_is_refused() -> None:
         adapter.state_dict()
 
 
-def test_global_randomness_is_left_alone() -> None:
-    """Dropout of released TSD, noise of TEA and TIPI come from generators of their own."""
+def test_random_numbers_come_from_the_seed_of_the_method() -> None:
+    """Dropout of released TSD, noise of TEA: global randomness is left alone."""
     for key, values in (
         ("tsd", {"variant": "released"}),
         ("tea", {"sgld_steps": 1, "buffer_size": 8}),
     ):
-        adapter = fretta.adapt(build("nested-bn"), key, **values)
-        torch.manual_seed(0)
-        expected = torch.rand(3)
-        torch.manual_seed(0)
-        adapter(X)
-        assert torch.equal(torch.rand(3), expected)
+        outs = []
+        for seed in (0, 0, 1):
+            adapter = fretta.adapt(
+                build("nested-bn"), key, seed=seed, lr=1e-2, **{"predict": "after", **values}
+            )
+            torch.manual_seed(seed)
+            expected = torch.rand(3)
+            torch.manual_seed(seed)
+            outs.append(adapter(X))
+            assert torch.equal(torch.rand(3), expected)
+        assert torch.equal(outs[0], outs[1])
+        assert not torch.equal(outs[0], outs[2])
 
 
-def test_seeds_matter() -> None:
-    outs = [
-        fretta.adapt(
-            build("nested-bn"), "tsd", variant="released", lr=1e-2, seed=s, predict="after"
-        )(X)
-        for s in (0, 0, 1)
-    ]
-    assert torch.equal(outs[0], outs[1])
-    assert not torch.equal(outs[0], outs[2])
-
-
-def test_a_compiled_model_is_unwrapped() -> None:
-    model = build("resnet-like")
+def test_wrapped_models_are_unwrapped() -> None:
+    """Hooks must see the entire batch."""
+    model = build("resnet-like").double()
 
     class OptimizedModule(nn.Module):  # what torch.compile returns, without compiling
         def __init__(self) -> None:
             super().__init__()
             self._orig_mod = model
 
-    adapter = fretta.adapt(OptimizedModule(), "g-fret")
-    assert torch.equal(adapter(X), fretta.adapt(model, "g-fret")(X))
-
-
-class ConvolutionBackwards(TorchDispatchMode):
-    """Records for every convolution backward whether it computed a weight gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight_gradients: list[bool] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.convolution_backward.default:
-            self.weight_gradients.append(args[-1][1])  # output_mask: (input, weight, bias)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("key", ["tent", "s-fret", "g-fret", "eta", "sar"])
-def test_no_weight_gradient_is_computed(key: str) -> None:
-    """A backward to scale and shift needs input gradients only."""
-    settings = {"eta": {"e_margin": 0.999, "d_margin": 0.999}, "sar": {"e_margin": 0.999}}
-    adapter = fretta.adapt(build("resnet-like"), key, **settings.get(key, {}))
-    with ConvolutionBackwards() as seen:
-        adapter(X)
-    assert seen.weight_gradients
-    assert not any(seen.weight_gradients)
-    with ConvolutionBackwards() as seen:  # and the recorder can see them
-        fretta.adapt(build("resnet-like"), "tsd")(X)
-    assert any(seen.weight_gradients)
-
-
-def test_float64_and_wrapped_models() -> None:
-    model = nn.DataParallel(build("resnet-like"))
-    adapter = fretta.adapt(model, "g-fret")
-    adapter(X)
-    assert adapter.model.head_name == "fc"  # unwrapped: hooks must see the entire batch
-    assert fretta.adapt(build("resnet-like").double(), "g-fret")(X.double()).dtype == torch.float64
+    x = X.double()
+    expected = fretta.adapt(model, "g-fret")(x)
+    assert expected.dtype == torch.float64
+    for wrapped in (OptimizedModule(), nn.DataParallel(model)):
+        adapter = fretta.adapt(wrapped, "g-fret")
+        assert torch.equal(adapter(x), expected)
+        assert adapter.model.head_name == "fc"
 
 
 # ---- things models do ----------------------------------------------------------------------------
 
 
-class Wrap(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = build("resnet-like")
-
-
 def test_a_model_that_changes_its_input_in_place() -> None:
-    class InPlace(Wrap):
+    class InPlace(Wrapped):
         def forward(self, x: Tensor) -> Tensor:
             return self.net(x.sub_(0.5).div_(0.25))
 
-    model, contiguous = InPlace(), fretta.Compute(layout="contiguous")
+    model, contiguous = InPlace(nn.Identity()), fretta.Compute(layout="contiguous")
     for key in ("source", "g-fret", "sar", "tea"):
         values = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
         adapter = fretta.adapt(model, key, steps=2, predict="before", compute=contiguous, **values)
@@ -360,32 +323,29 @@ def test_a_model_that_changes_its_input_in_place() -> None:
 
 
 def test_buffers_that_move_are_reset_and_saved() -> None:
-    class Counting(Wrap):
+    class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", torch.zeros(()))
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, logits: Tensor) -> Tensor:
             self.seen += 1
-            return self.net(x) + self.seen
+            return logits + self.seen
 
-    a, b = fretta.adapt(Counting(), "tent"), fretta.adapt(Counting(), "tent")
-    first = [a(x) for x in (X, Y)]
-    state = a.state_dict()
-    third = a(X)
-    a.reset()
-    assert all(torch.equal(a(x), out) for x, out in zip((X, Y), first, strict=True))
-    b.load_state_dict(state)
-    assert torch.equal(b(X), third)
-
-
-def test_spectral_norm_in_train_mode_is_reset() -> None:
-    model = build("resnet-like")
-    model.fc = nn.utils.parametrizations.spectral_norm(model.fc)
-    adapter = fretta.adapt(model, "tsd", variant="released", lr=1e-2)
-    first = [adapter(x) for x in (X, Y)]
-    adapter.reset()
-    assert all(torch.equal(adapter(x), out) for x, out in zip((X, Y), first, strict=True))
+    spectral = build("resnet-like")
+    spectral.fc = nn.utils.parametrizations.spectral_norm(spectral.fc)  # moves in train mode
+    for model, key, values in (
+        (Wrapped(Counting()), "tent", {}),
+        (spectral, "tsd", {"variant": "released", "lr": 1e-2}),
+    ):
+        a, b = (fretta.adapt(model, key, **values) for _ in range(2))
+        first = [a(x) for x in (X, Y)]
+        state = a.state_dict()
+        third = a(X)
+        a.reset()
+        assert all(torch.equal(a(x), out) for x, out in zip((X, Y), first, strict=True))
+        b.load_state_dict(state)
+        assert torch.equal(b(X), third)
 
 
 def test_shared_norm_parameters_learn_once() -> None:
@@ -420,12 +380,8 @@ def test_scripted_and_half_precision_models_are_refused() -> None:
 
 
 def test_outputs_that_are_probabilities_are_named() -> None:
-    class Soft(Wrap):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x).softmax(1)
-
     with pytest.warns(FrettaWarning, match="probabilities, not logits"):
-        fretta.adapt(Soft(), "tent")(X)
+        fretta.adapt(Wrapped(lambda y: y.softmax(1)), "tent")(X)
 
 
 @pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])
@@ -439,25 +395,6 @@ def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
     adapter(huge)
     assert all(torch.isfinite(p).all() for p in adapter.model.parameters())
     assert torch.isfinite(adapter(Y)).all()
-
-
-def test_a_state_that_does_not_fit_changes_nothing() -> None:
-    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
-    a(X)
-    state = a.state_dict()
-    a(Y)
-    before = a.state_dict()
-    for spoil in ("opt", "bank"):
-        broken = copy.deepcopy(state)
-        del broken["running"][spoil]
-        with pytest.raises(StateError, match=spoil):
-            a.load_state_dict(broken)
-        assert same(a.state_dict(), before)
-    fresh = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
-    with pytest.raises(StateError):
-        fresh.load_state_dict(state)
-    assert not fresh.ready
-    fresh(X)
 
 
 def test_numpy_values_are_saved_as_plain_ones(tmp_path: Any) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import fretta
 from fretta.errors import FrettaError, NeedError
-from fretta.method import Method, Need
+from fretta.method import Need
 from fretta.methods import REGISTRY
-from nets import BUILDERS, CLASSES, TIGHT, batches, build, grid, same, snapshot
+from nets import BUILDERS, CLASSES, TIGHT, Wrapped, batches, build, grid, same, snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 
@@ -200,21 +200,11 @@ def test_channels_last(net: str, key: str, variant: str | None) -> None:
 
 @every_method
 def test_fields_round_trip_through_json(key: str) -> None:
-    method = REGISTRY[key]()
-    again = REGISTRY[key](**json.loads(json.dumps(method.hyperparameters())))
-    assert again == method
-
-
-@every_method
-def test_module_class_and_key_agree(key: str) -> None:
     cls = REGISTRY[key]
+    method = cls()
+    assert cls(**json.loads(json.dumps(method.hyperparameters()))) == method
     assert cls.__name__.lower() == key.replace("-", "")
-    module = cls.__module__.rpartition(".")[2]
-    assert module in {
-        k.replace("-", "") for k, c in REGISTRY.items() if c.__module__ == cls.__module__
-    }
     assert cls.summary
-    assert cls.__doc__
 
 
 @every_method
@@ -253,45 +243,5 @@ def test_unmet_needs_raise_with_a_repair(key: str) -> None:
         with pytest.raises(NeedError, match="source="):
             fretta.adapt(build("resnet-like"), key)
     if Need.HEAD in needs:
-
-        class Headless(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.body = build("resnet-like")
-
-            def forward(self, x: Tensor) -> Tensor:
-                return self.body(x) * 2.0
-
-        a = fretta.adapt(Headless(), key)
         with pytest.raises(FrettaError, match="head="):
-            a(batches(4)[0])
-
-
-@every_method
-def test_passes_are_counted_right(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`passes` is what `fretta list` shows: count forwards of the network and backward calls."""
-    counts = {"F": 0, "B": 0}
-
-    def counted(kind: str, function: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            counts[kind] += 1
-            return function(*args, **kwargs)
-
-        return call
-
-    more = {"sgld_steps": 20} if key == "tea" else {}
-    a = fretta.adapt(build("group-norm"), key, **settings(key, **more))
-    x = batches(6)[0]
-    a(x)
-    a.reset()
-    monkeypatch.setattr(a.model.net, "forward", counted("F", a.model.net.forward))
-    monkeypatch.setattr(torch.Tensor, "backward", counted("B", torch.Tensor.backward))
-    monkeypatch.setattr(torch.autograd, "grad", counted("B", torch.autograd.grad))
-    a(x)
-    seen = f"{counts['F']}F" + (f"+{counts['B']}B" if counts["B"] else "")
-    assert seen == REGISTRY[key].passes
-
-
-def test_base_class_asks_for_a_step() -> None:
-    with pytest.raises(TypeError, match="does not implement step"):
-        Method().step(None, None)  # type: ignore[arg-type]
+            fretta.adapt(Wrapped(lambda y: y * 2.0), key)(batches(4)[0])

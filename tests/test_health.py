@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import fretta
 from fretta.guard import Health, JsonlWriter, TensorBoardWriter, measure
 from fretta.methods import REGISTRY, Source
-from nets import batches, build, same, snapshot
+from nets import Wrapped, batches, build, same, snapshot
 from test_conformance import settings
 
 quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
@@ -109,16 +108,8 @@ def test_changed_compares_with_the_source_model() -> None:
 
 
 def test_no_head_no_nrs() -> None:
-    class Headless(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = build("resnet-like")
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.body(x) * 2.0
-
     seen: list[Health] = []
-    a = fretta.adapt(Headless(), "tent")
+    a = fretta.adapt(Wrapped(lambda y: y * 2.0), "tent")
     a.on_health(seen.append)
     a(batches(6)[0])
     assert seen[0].nrs is None

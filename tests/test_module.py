@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ConfigError
 from fretta.methods import REGISTRY
 from nets import batches, build, same
 
@@ -56,13 +55,6 @@ def test_everything_follows_to_another_dtype(key: str) -> None:
     assert same(dict(adapter.model.adapted), adapter.model.origin)
 
 
-def test_parameters_and_modules_are_those_of_the_network() -> None:
-    adapter = adapted("tent")
-    assert isinstance(adapter, nn.Module)
-    names = {name for name, _ in adapter.named_parameters()}
-    assert names == {f"net.{name}" for name, _ in build("resnet-like").named_parameters()}
-
-
 @pytest.mark.parametrize("mode", [True, False])
 def test_train_and_eval_do_not_switch_adaptation(mode: bool) -> None:
     one, other = adapted("tent"), adapted("tent")
@@ -75,7 +67,7 @@ def test_train_and_eval_do_not_switch_adaptation(mode: bool) -> None:
 def test_inside_another_module() -> None:
     outer = nn.Sequential(adapted("tent"), nn.Softmax(1)).eval()
     state = outer.state_dict()
-    assert all(name.startswith("0.net.") for name in state)
+    assert set(state) == {f"0.net.{name}" for name in build("resnet-like").state_dict()}
     outer.load_state_dict(state)
     assert outer(Y).sum(1).allclose(torch.ones(6))
 
@@ -94,14 +86,3 @@ def test_reset_every_so_many_batches() -> None:
     assert not same(first, pair(plain))
     every.load_state_dict(state)  # knows where in its period it was
     assert same(first, pair(every))
-
-
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
-def test_reset_every_must_be_a_number_of_batches(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="reset_every"):
-        fretta.adapt(build("resnet-like"), "tent", reset_every=wrong)
-
-
-def test_computing_is_no_hyper_parameter() -> None:
-    with pytest.raises(ConfigError, match=r"fretta\.Compute\(layout"):
-        fretta.adapt(build("resnet-like"), "tent", layout="contiguous")
