@@ -16,7 +16,7 @@ from .export import plain_copy
 from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .method import Method, Need, Timing
 from .methods import build_method
-from .parts.classifier import Classifier
+from .parts.classifier import Classifier, private_copy
 from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
 from .parts.features import Capture, captured, capturing
 from .prepare import (
@@ -24,7 +24,6 @@ from .prepare import (
     caution_probabilities,
     check_needs,
     checked_batch,
-    private_copy,
     source_batches,
     unwrapped,
 )
@@ -36,17 +35,33 @@ STATE_FORMAT = 2
 class Adapter(nn.Module):
     """A classifier that adapts while it predicts. `fretta.adapt` is another name for this class.
 
+        adapter = fretta.adapt(model, "g-fret", lr=1e-3)
+
+    model       a classifier, which stays as it is
+    method      a name from `list_methods()`, `module:Class`, or a `Method` instance
+    source      unlabeled source images for methods that need them (eata): any iterable of image
+                batches or of (images, labels), whose labels are ignored
+    head        name of the module that maps features to logits; None: found on the first batch
+    guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the
+                last good state, "reset", or a `Guard` with thresholds; None: nothing
+    inplace     adapt the given model itself instead of a private copy
+    compute     a `Compute`: memory layout, precision, compilation, how many layers learn
+    **          hyper-parameters of the method, by name; one that is given wins over what a
+                `variant` implies. Every method has `steps` (updates per batch), `episodic`
+                (forget after every batch), `predict` ("before" or "after" the update) and
+                `reset_every` (batches)
+
         adapter(x)            logits of the batch, and the model learns from it
-        adapter.predict(x)    logits only; nothing changes
+        adapter.predict(x)    logits only; no state changes
         adapter.reset()       back to the initial state, bit for bit
         adapter.to(device)    moves the model and everything learned
         adapter.state_dict()  everything needed to go on later, bit for bit
         adapter.health        how the last batch went, without labels
         adapter.export()      the adapted model as a plain PyTorch module
 
-    The number of classes and the head are learned from the first batch (or from `source`), so
-    that any classifier works; until then `ready` is False. `train()` and `eval()` do not switch
-    adaptation: evaluation scripts call `eval()` by habit.
+    The number of classes and the head are found on the first batch (or in `source`); until then
+    `ready` is False. `train()` and `eval()` do not switch adaptation: evaluation scripts call
+    `eval()` by habit.
     """
 
     def __init__(
@@ -61,22 +76,6 @@ class Adapter(nn.Module):
         compute: Compute | None = None,
         **hyperparameters: Any,
     ) -> None:
-        """Wrap a classifier so that it adapts while it predicts.
-
-        method      a name from `list_methods()`, `module:Class`, or a `Method` instance
-        source      unlabeled source images for methods that need them (eata): any iterable of
-                    image batches or of (images, labels), whose labels are ignored
-        head        name of the module that maps features to logits; found on the first batch if
-                    None
-        guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to
-                    the last good state, "reset", or a `Guard` with thresholds; None does not look
-        inplace     adapt the given model itself instead of a private copy
-        compute     a `Compute`: memory layout, precision, compilation, how many layers learn
-        **          hyper-parameters of the method, by name; an explicit one wins over what a
-                    `variant` implies. Every method has `steps` (updates per batch), `episodic`
-                    (forget after every batch), `predict` ("before" or "after" the update) and
-                    `reset_every` (batches)
-        """
         super().__init__()
         self.method = build_method(method, hyperparameters)
         self.method.check()
@@ -285,16 +284,13 @@ class Adapter(nn.Module):
         get the same numbers. While the guard lets the source model predict, that is exported.
         """
         if not self.ready:
-            raise StateError(
-                "there is nothing to export yet: the adapter has not seen a batch. The model that"
-                " was given is what it would be"
-            )
-        if isinstance(statistics, str) and statistics != "batch":
+            raise StateError("there is nothing to export yet: the adapter has not seen a batch")
+        images = None if statistics == "batch" else statistics
+        if isinstance(images, str):
             raise ConfigError(
-                f"export: statistics={statistics!r} is unknown; give 'batch', an iterable of image"
+                f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
                 " batches, or None"
             )
-        images = None if isinstance(statistics, str) else statistics
         share = 1.0 if self.safe else self.method.batch_share
         if share is None:
             raise ConfigError(
@@ -381,21 +377,20 @@ class Adapter(nn.Module):
         return self.method.pass_rate
 
     def __repr__(self) -> str:
-        return f"<fretta.Adapter {self._title()}: {self._state()}>"
+        return f"<{self._title()}: {self._progress()}>"
 
     def _repr_html_(self) -> str:
-        facts = {"state": self._state(), "batches": self._batches}
+        facts = {"state": self._progress(), "batches": self._batches}
         facts |= {} if self.guard is None else {"guard": self.guard}
         facts |= {k: v for k, v in self.hyperparameters.items() if v is not None}
-        return html_table(f"fretta.Adapter {self._title()}", facts)
+        return html_table(self._title(), facts)
 
     def _title(self) -> str:
-        return f"{self.method.key!r} on {type(self.model.net).__name__}"
+        return f"fretta.Adapter {self.method.key!r} on {type(self.model.net).__name__}"
 
-    def _state(self) -> str:
-        if not self.ready:
-            return "waiting for its first batch"
-        return f"{len(self.adapted)} adapted tensors"
+    def _progress(self) -> str:
+        waiting = "waiting for its first batch"
+        return f"{len(self.adapted)} adapted tensors" if self.ready else waiting
 
     # ---- a module among modules --------------------------------------------------------------
 

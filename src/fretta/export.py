@@ -7,7 +7,6 @@ fretta.export.to_onnx(module, x, "model.onnx")
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from ._util import atomic
 from .errors import InputError, MissingExtraError, ModelError
-from .parts.classifier import Classifier, put_back
+from .parts.classifier import Classifier, private_copy, put_back
 from .parts.features import take_logits
 from .parts.norm import contiguous_when_frozen, is_batch_norm
 
@@ -144,13 +143,7 @@ def _logits_alone(place: Any, _: nn.Module, __: Any, output: Any) -> Any:
 
 
 def _copy(net: nn.Module) -> nn.Module:
-    try:
-        twin = copy.deepcopy(net)
-    except (RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); adapt it with"
-            " inplace=True and use that model itself"
-        ) from error
+    twin = private_copy(net)
     for module in twin.modules():
         for number, hook in list(module._forward_pre_hooks.items()):
             if hook is contiguous_when_frozen:
