@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
+import pickle
 import sys
 from typing import Any
 
@@ -68,7 +71,8 @@ def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     for step, x in enumerate(stream):
         logits.append(adapted(x))
         if step == 2:
-            middle = adapted.state_dict()
+            file = io.BytesIO()
+            torch.save(adapted.state_dict(), file)
     for x, out in zip(stream, logits, strict=True):
         assert out.shape == (len(x), CLASSES)
         assert torch.isfinite(out).all()
@@ -91,25 +95,14 @@ def test_life_of_an_adapter(net: str, key: str, variant: str | None) -> None:
     adapted.reset()
     assert all(torch.equal(adapted(x), out) for x, out in zip(stream, logits, strict=True))
 
-    # stop in the middle, resume in a new adapter, also through a file
+    # stop in the middle and resume in a new adapter, from a file
     resumed = fretta.adapt(model, key, **settings(key, variant))
-    resumed.load_state_dict(middle)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
     assert all(torch.equal(resumed(x), out) for x, out in zip(stream[3:], logits[3:], strict=True))
     assert same(resumed.state_dict(), state)
     resumed.load_state_dict(initial)
     assert torch.equal(resumed(stream[0]), logits[0])
-
-
-@every_case
-def test_state_survives_a_file(key: str, variant: str | None, tmp_path: Any) -> None:
-    a = adapter("resnet-like", key, variant)
-    first, second = batches(6, 6)
-    a(first)
-    torch.save(a.state_dict(), tmp_path / "state.pt")
-    expected = a(second)
-    b = adapter("resnet-like", key, variant)
-    b.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    assert torch.equal(b(second), expected)
 
 
 @every_case_on("resnet-like", "vit-like", "group-norm", small=("resnet-like",))
@@ -193,6 +186,28 @@ def test_channels_last(net: str, key: str, variant: str | None) -> None:
     for x in stream:
         out = other(x.double().to(memory_format=last))
         torch.testing.assert_close(out, plain(x.double()), atol=TIGHT, rtol=TIGHT)
+
+
+@every_method
+def test_copies_pickles_and_moves_go_on_alike(key: str) -> None:
+    x, y, z = batches(6, 6, 6)
+    a = adapter("resnet-like", key, guard="rollback")
+    a(x)
+    twins = [
+        copy.deepcopy(a),
+        pickle.loads(pickle.dumps(a)),
+        copy.deepcopy(a).to("cpu"),
+        copy.deepcopy(a).double().float(),
+    ]
+    double = copy.deepcopy(a).double()  # everything follows to another dtype
+    expected = [a(y), a(z)]
+    for twin in twins:
+        assert same([twin(y), twin(z)], expected)
+        assert same(twin.model.adapted, a.model.adapted)
+    assert double(y.double()).dtype is torch.float64
+    assert all(t.dtype is torch.float64 for t in double.model.origin.values())
+    double.reset()
+    assert same(dict(double.model.adapted), double.model.origin)
 
 
 # ---- the class itself --------------------------------------------------------------------------
