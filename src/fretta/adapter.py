@@ -17,7 +17,7 @@ from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .method import Method, Need, Timing
 from .methods import build_method
 from .parts.classifier import Classifier, private_copy
-from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
+from .parts.compute import Compute, check_precision, choose_layout, compile_blocks
 from .parts.features import Capture, captured, capturing
 from .prepare import (
     SmallBatchCheck,
@@ -106,7 +106,8 @@ class Adapter(nn.Module):
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
         layout = choose_layout(net, compute.layout, free)
         net = net if inplace else private_copy(net)
-        lay_out(net, layout)
+        if layout is not None:
+            net.to(memory_format=layout)  # type: ignore[call-overload]
         model = Classifier(net, head, layout, compute.precision, compute.last_norms)
         check_precision(compute.precision, model.device)
         return model

@@ -226,39 +226,37 @@ class Classifier:
         return list(self.adapted.values())
 
     def remember(self) -> None:
-        """Take the values of the adapted tensors, and of other buffers, as the initial state."""
+        """Take the values of the adapted tensors, and of other buffers, as the initial state.
+
+        A forward may move buffers that no method knows of: spectral norm in train mode, counters.
+        Statistics of norm layers never move here.
+        """
         self.origin = copy_tensors(self.adapted)
-        self.origin_buffers = copy_tensors(self._find_buffers())
+        norms = [f"{name}." for name in norm_layers(self.net)]
+        buffers = self.net.named_buffers()
+        self.origin_buffers = copy_tensors(
+            {name: b for name, b in buffers if not name.startswith(tuple(norms))}
+        )
 
     def restore(self) -> None:
         """Back to the initial state, bit for bit."""
         put_back(self.adapted, self.origin)
-        put_back(self.other_buffers(), self.origin_buffers)
+        self.load_buffers({})
 
     def apply_to_initial(self, fn: Callable[[Tensor], Tensor]) -> None:
         """Do to the initial values what was done to the module (a move to another device)."""
         self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
         self.origin_buffers = {name: fn(tensor) for name, tensor in self.origin_buffers.items()}
 
-    def _find_buffers(self) -> dict[str, Tensor]:
-        norms = tuple(f"{name}." for name in norm_layers(self.net))
-        return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
-
-    def other_buffers(self) -> dict[str, Tensor]:
-        """All buffers but the statistics of norm layers, which never move here.
-
-        A forward may move buffers that no method knows of: spectral norm in train mode, counters.
-        """
-        return self._find_buffers() if self.origin_buffers else {}
-
     def moved_buffers(self) -> dict[str, Tensor]:
-        """The buffers that are not as in the initial state."""
-        first = self.origin_buffers
-        moved = {n: b for n, b in self.other_buffers().items() if not torch.equal(b, first[n])}
-        return copy_tensors(moved)
+        """Copies of the buffers that are not as in the initial state."""
+        buffers, first = dict(self.net.named_buffers()), self.origin_buffers
+        return copy_tensors({n: buffers[n] for n in first if not torch.equal(buffers[n], first[n])})
 
     def load_buffers(self, moved: dict[str, Tensor]) -> None:
-        put_back(self.other_buffers(), {**self.origin_buffers, **moved})
+        """These as given, the others as in the initial state."""
+        buffers = dict(self.net.named_buffers())
+        put_back({n: buffers[n] for n in self.origin_buffers}, {**self.origin_buffers, **moved})
 
     @contextmanager
     def as_source(self) -> Iterator[None]:
