@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import FrettaWarning, ModelError, NeedError, StateError
+from fretta.errors import ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
@@ -348,20 +348,6 @@ def test_norm_layers_that_are_not_used() -> None:
 
     with pytest.raises(ModelError, match="do not reach the output"):
         fretta.adapt(Unused(), "tent")(X)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_scripted_and_half_precision_models_are_refused() -> None:
-    with pytest.raises(ModelError, match="scripted"):
-        fretta.adapt(torch.jit.script(nn.Sequential(nn.Linear(2, 2))), "tent")
-    half = fretta.adapt(build("resnet-like").half(), "tent")
-    with pytest.raises(NeedError, match=r"float16.*autocast"):
-        half(X.half())
-
-
-def test_outputs_that_are_probabilities_are_named() -> None:
-    with pytest.warns(FrettaWarning, match="probabilities, not logits"):
-        fretta.adapt(Wrapped(lambda y: y.softmax(1)), "tent")(X)
 
 
 @pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])

@@ -273,14 +273,6 @@ def test_no_norm_layer() -> None:
     assert torch.equal(out, fretta.adapt(net, "source")(GOOD))
 
 
-def test_model_that_cannot_be_copied() -> None:
-    net = build("resnet-like")
-    net.cache = net.fc.weight * 1  # a non-leaf tensor: deepcopy refuses it
-    with pytest.raises(ModelError, match="inplace=True"):
-        fretta.adapt(net, "tent")
-    fretta.adapt(net, "tent", inplace=True)(GOOD)
-
-
 # ---- arguments ---------------------------------------------------------------------------------
 
 
@@ -343,13 +335,28 @@ def test_tipi_wants_to_know_the_preprocessing() -> None:
     fretta.adapt(build("timm-resnet18"), "tipi")(GOOD)  # timm models know it: no warning
 
 
-def test_not_a_module_and_empty_source() -> None:
+def test_models_and_sources_that_cannot_work() -> None:
     with pytest.raises(ModelError, match=r"torch\.nn\.Module"):
         fretta.adapt(lambda x: x, "tent")  # type: ignore[arg-type]
     with pytest.raises(NeedError, match="source= is empty"):
         fretta.adapt(build("resnet-like"), "eata", source=[])
     with pytest.raises(InputError, match="uint8"):
         fretta.adapt(build("resnet-like"), "eata", source=[GOOD.byte()])
+    net = build("resnet-like")
+    net.cache = net.fc.weight * 1  # a non-leaf tensor: deepcopy refuses it
+    with pytest.raises(ModelError, match="inplace=True"):
+        fretta.adapt(net, "tent")
+    fretta.adapt(net, "tent", inplace=True)(GOOD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+    with pytest.raises(ModelError, match="scripted"):
+        fretta.adapt(scripted, "tent")
+    half = fretta.adapt(build("resnet-like").half(), "tent")
+    with pytest.raises(NeedError, match=r"float16.*autocast"):
+        half(GOOD.half())
+    with pytest.warns(FrettaWarning, match="probabilities, not logits"):
+        fretta.adapt(Wrapped(lambda y: y.softmax(1)), "tent")(GOOD)
 
 
 @pytest.mark.parametrize(

@@ -37,14 +37,14 @@ class Adapter(nn.Module):
 
         adapter = fretta.adapt(model, "g-fret", lr=1e-3)
 
-    model       a classifier, which stays as it is
+    model       a classifier; a copy of it learns, unless `inplace`
     method      a name from `list_methods()`, `module:Class`, or a `Method` instance
     source      unlabeled source images for methods that need them (eata): any iterable of image
                 batches or of (images, labels), whose labels are ignored
     head        name of the module that maps features to logits; None: found on the first batch
     guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the
                 last good state, "reset", or a `Guard` with thresholds; None: nothing
-    inplace     adapt the given model itself instead of a private copy
+    inplace     adapt the given model itself
     compute     a `Compute`: memory layout, precision, compilation, how many layers learn
     **          hyper-parameters of the method, by name; one that is given wins over what a
                 `variant` implies. Every method has `steps` (updates per batch), `episodic`
@@ -76,6 +76,7 @@ class Adapter(nn.Module):
         compute: Compute | None = None,
         **hyperparameters: Any,
     ) -> None:
+        """See the class for the arguments."""
         super().__init__()
         self.method = build_method(method, hyperparameters)
         self.method.check()
@@ -83,7 +84,6 @@ class Adapter(nn.Module):
         self.guard = Guard.of(guard)
         self.compute = compute or Compute()
         self.head_input: Tensor | None = None  # what entered the head in the last forward
-        self._inplace = inplace
         self._batches = 0
         self._check_size = SmallBatchCheck()
         self._callbacks: list[Callable[[Health], Any]] = []
@@ -93,14 +93,14 @@ class Adapter(nn.Module):
         net = unwrapped(model)
         check_needs(net, self.method, source)
         with torch.inference_mode(False):
-            self.model = self._classifier(net, head)
+            self.model = self._classifier(net, head, inplace)
             self.net = self.model.net  # registered: parameters(), to(), ... see it
             self.model.freeze()
             if source is not None and Need.SOURCE in self.method.needs:
                 self._prepare_from_source(source)
 
-    def _classifier(self, net: nn.Module, head: str | None) -> Classifier:
-        compute, inplace = self.compute, self._inplace
+    def _classifier(self, net: nn.Module, head: str | None, inplace: bool) -> Classifier:
+        compute = self.compute
         # A model adapted in place stays as it is. Methods that move every weight by the sign of
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
