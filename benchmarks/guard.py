@@ -1,4 +1,4 @@
-"""The collapse laboratory: streams on which adaptation does harm, without and with the guard.
+"""Collapse: streams on which adaptation does harm, without and with the guard.
 
     python benchmarks/guard.py [--seeds 10] [--quick] [--out guard.json]
     FRETTA_DATA=... python benchmarks/guard.py --healthy   # only streams to be left alone

@@ -109,6 +109,17 @@ class ViTLike(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
+class Wrapped(nn.Module):
+    """The ResNet-like network, with something done to its logits."""
+
+    def __init__(self, output: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.net, self.output = build("resnet-like"), output
+
+    def forward(self, x: Tensor) -> Any:
+        return self.output(self.net(x))
+
+
 def timm_model(name: str, **options: object) -> nn.Module:
     model: nn.Module = import_timm().create_model(name, num_classes=CLASSES, **options)
     return model
@@ -156,9 +167,8 @@ def _built(name: str) -> nn.Module:
             module.weight.data.uniform_(0.5, 1.5, generator=generator)
             module.bias.data.normal_(0, 0.1, generator=generator)
         if isinstance(module, nn.Linear) and module.out_features == CLASSES:
-            module.weight.data.normal_(
-                0, 1, generator=generator
-            )  # confident: filters let some pass
+            # confident: filters let some pass
+            module.weight.data.normal_(0, 1, generator=generator)
     return net.eval()
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import fretta
-from fretta.errors import FrettaWarning, ModelError, NeedError, StateError
+from fretta.errors import ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
-from nets import TIGHT, batches, build, same, snapshot
+from nets import Wrapped, batches, build, same, snapshot
 
 X, Y = batches(6, 6)
 
 
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_before_and_after() -> None:
     source = fretta.adapt(build("resnet-like"), "bn")(X)
     before = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
@@ -28,40 +30,55 @@ def test_before_and_after() -> None:
     assert torch.equal(before(X), source)
     assert torch.equal(after(X), before.predict(X))
     assert not torch.equal(before.predict(X), source)
-
-
-@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-def test_tipi_and_tea_predict_after_as_published() -> None:
     for key, values in (("tipi", {}), ("tea", {"sgld_steps": 1, "buffer_size": 8})):
         adapter = fretta.adapt(build("resnet-like"), key, lr=1e-2, **values)
-        assert adapter.timing == "after"
+        assert adapter.timing == "after"  # as published
         assert torch.equal(adapter(X), adapter.predict(X))
 
 
-def test_steps() -> None:
-    """Two steps on a batch are two calls on it; the last forward is returned."""
+def test_steps_and_episodes() -> None:
+    """Two steps on a batch are two calls on it; an episode forgets what it learned."""
     once = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
     twice = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, steps=2)
     once(X)
     assert torch.equal(twice(X), once(X))
     assert same(twice.state_dict()["adapted"], once.state_dict()["adapted"])
+    episodic = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, episodic=True, predict="after")
+    first = episodic(X)
+    episodic(Y)
+    assert torch.equal(episodic(X), first)
 
 
-def test_episodic_forgets() -> None:
-    adapter = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2, episodic=True, predict="after")
-    first = adapter(X)
-    adapter(Y)
-    assert torch.equal(adapter(X), first)
+def test_reset_every_so_many_batches() -> None:
+    every = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, reset_every=2)
+    plain = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
+    every.reset()  # before the first batch: harmless
+    assert not every.ready
+
+    def pair(adapter: fretta.Adapter) -> list[Tensor]:
+        return [adapter(X), adapter(Y)]
+
+    first = pair(every)
+    assert same(first, pair(plain))
+    state = every.state_dict()
+    assert same(first, pair(every))  # began again
+    assert not same(first, pair(plain))
+    every.load_state_dict(state)  # knows where in its period it was
+    assert same(first, pair(every))
 
 
-def test_reset_before_the_first_batch_is_harmless() -> None:
-    adapter = fretta.adapt(build("resnet-like"), "tent")
-    adapter.reset()
-    assert not adapter.ready
-    assert "waiting" in repr(adapter)
-    adapter(X)
-    assert adapter.ready
-    assert "adapted tensors" in repr(adapter)
+def test_a_module_among_modules() -> None:
+    """In a container, whose train() and eval() do not switch adaptation."""
+    adapter = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
+    outer = nn.Sequential(adapter, nn.Softmax(1))
+    plain = fretta.adapt(build("resnet-like"), "tent", lr=1e-2)
+    for x, mode in ((X, True), (Y, False), (X, True)):
+        outer.train(mode)
+        assert adapter.training is mode
+        assert torch.equal(outer(x), plain(x).softmax(1))
+    state = outer.state_dict()
+    assert set(state) == {f"0.net.{name}" for name in build("resnet-like").state_dict()}
+    outer.load_state_dict(state)
 
 
 def test_inplace_adapts_the_given_model_without_a_copy() -> None:
@@ -101,58 +118,40 @@ def test_a_method_instance_is_not_touched_and_can_be_shared() -> None:
     assert fretta.adapt(build("resnet-like"), method, lam=3.0).hyperparameters["lam"] == 3.0
 
 
-@pytest.mark.parametrize("name", ["adam", "sgd"])
-def test_optimizers(name: Any) -> None:
-    """One step of each, by hand, on the first scale of the network."""
-    x, net = X.double(), build("resnet-like").double()
-    adapter = fretta.adapt(net, "tent", lr=0.1, optimizer=name, momentum=0.5)
-    adapter.predict(x)
-    weight = adapter.model.adapted["bn1.weight"]
-    before = weight.detach().clone()
-    logits = adapter.model(x)
-    loss = -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()
-    (g,) = torch.autograd.grad(loss, weight)
-    adapter(x)
-    step = 0.1 * g if name == "sgd" else 0.1 * g / (g.abs() + 1e-8)
-    torch.testing.assert_close(weight, before - step, atol=TIGHT, rtol=0)
-    assert adapter.method.opt.param_groups[0].get("momentum", 0.5) == 0.5
-
-
 # ---- variants ----------------------------------------------------------------------------------
 
 
-def used(method: fretta.Method, classes: int = 10) -> dict[str, Any]:
-    return method.resolved(classes).hyperparameters()
-
-
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-def test_explicit_values_win_over_the_variant() -> None:
-    assert used(GFRET(variant="released"))["lam"] == 100
-    assert used(GFRET(variant="released", lam=1.0))["lam"] == 1
-    assert used(GFRET(variant="released", lam=0.0))["lam"] == 0
-    assert used(GFRET(variant="released"))["redundant_gradient"] is False
-    assert used(GFRET(variant="released", redundant_gradient=True))["redundant_gradient"] is True
-    assert used(GFRET(graph="unit"))["centers"] == "mean"
-    assert used(EATA(variant="released", d_margin=0.4))["d_margin"] == 0.4
-    assert used(EATA(variant="released", e_margin=0.0))["e_margin"] == 0.0
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [
+        (GFRET(variant="released"), "lam", 100),
+        (GFRET(variant="released", lam=1.0), "lam", 1),
+        (GFRET(variant="released", lam=0.0), "lam", 0),
+        (GFRET(variant="released"), "redundant_gradient", False),
+        (GFRET(variant="released", redundant_gradient=True), "redundant_gradient", True),
+        (GFRET(graph="unit"), "centers", "mean"),
+        (EATA(variant="released", d_margin=0.4), "d_margin", 0.4),
+        (EATA(variant="released", e_margin=0.0), "e_margin", 0.0),
+        (EATA(variant="released"), "e_margin", (0.5 * math.log(1000) - 1) / math.log(10)),
+        (SAR(variant="released"), "e_margin", 0.4 * 3),
+        (SAR(), "reset_threshold", 0.2 / 3),
+        (EATA(), "fisher_alpha", 1),
+    ],
+)
+def test_what_variants_imply(method: fretta.Method, name: str, value: Any) -> None:
+    """For ten classes; explicit values win."""
+    used = method.resolved(10).hyperparameters()[name]
+    assert used is value if isinstance(value, bool) else used == pytest.approx(value)
 
 
-@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_thresholds_follow_the_number_of_classes() -> None:
     for classes, epsilon in ((10, 0.4), (100, 0.1), (1000, 0.05)):
-        assert published_margin(classes) == pytest.approx(epsilon)
-        assert used(EATA(), classes)["d_margin"] == pytest.approx(epsilon)
+        assert EATA().resolved(classes).d_margin == pytest.approx(epsilon)
     assert published_margin(2) <= 0.9
     assert 0.01 < published_margin(10_000) < 0.05
-    assert used(EATA(), 10)["fisher_alpha"] == 1
-    assert used(EATA(), 1000)["fisher_alpha"] == 2000
-    assert used(SAR(), 1000)["reset_threshold"] == pytest.approx(0.2)
-    assert used(SAR(), 10)["reset_threshold"] == pytest.approx(0.2 / 3)
-    released = used(EATA(variant="released"), 10)
-    assert released["e_margin"] * math.log(10) == pytest.approx(0.5 * math.log(1000) - 1)
-    assert used(SAR(variant="released"), 10)["e_margin"] * math.log(10) == pytest.approx(
-        0.4 * math.log(1000)
-    )
+    assert EATA().resolved(1000).fisher_alpha == 2000
+    assert SAR().resolved(1000).reset_threshold == pytest.approx(0.2)
 
 
 def test_released_sar_keeps_its_average_after_a_reset() -> None:
@@ -184,21 +183,6 @@ def test_g_fret_steps_on_what_is_left_when_nothing_is_kept(monkeypatch: pytest.M
         assert same(adapter.model.adapted, adapter.model.origin) is not moves
 
 
-def test_g_fret_mask_as_nested_lists() -> None:
-    """As it comes back from JSON."""
-    mask, net = torch.eye(16), build("resnet-like").double()
-    a = fretta.adapt(net, "g-fret", mask=mask)
-    b = fretta.adapt(net, "g-fret", mask=mask.tolist())
-    plain = fretta.adapt(net, "g-fret")
-    for x in (X.double(), Y.double()):
-        out = a(x)
-        torch.testing.assert_close(out, plain(x), atol=TIGHT, rtol=0)
-        assert torch.equal(out, b(x))
-    assert same(a.hyperparameters, b.hyperparameters)
-    state = a.state_dict()
-    b.load_state_dict(state)
-
-
 # ---- state -------------------------------------------------------------------------------------
 
 
@@ -211,41 +195,40 @@ def test_only_adapted_tensors_are_remembered() -> None:
     assert share < 0.01 * sum(p.numel() for p in adapter.model.net.parameters())
 
 
-def test_a_state_does_not_change_afterwards() -> None:
-    adapter = fretta.adapt(build("resnet-like"), "eta", lr=1e-2, e_margin=0.999, d_margin=0.99)
-    adapter(X)
-    state = adapter.state_dict()
-    frozen = copy.deepcopy(state)
-    adapter(Y)
-    assert same(state, frozen)
+def test_states_that_do_not_belong_here_change_nothing() -> None:
+    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
+    a(X)
+    state = a.state_dict()
+    a(Y)
 
+    def broken(part: str, name: str, value: Any = None) -> dict[str, Any]:
+        spoiled = copy.deepcopy(state)
+        if value is None:
+            del spoiled[part][name]
+        else:
+            spoiled[part][name] = value
+        return spoiled
 
-def test_states_that_do_not_belong_here() -> None:
-    tent = fretta.adapt(build("resnet-like"), "tent")
-    tent(X)
-    state = tent.state_dict()
-    other = fretta.adapt(build("resnet-like"), "eta")
-    with pytest.raises(StateError, match=r"not a state of 'eta'.*'tent'"):
-        other.load_state_dict(state)
-    with pytest.raises(StateError, match="format"):
-        tent.load_state_dict({})
-    faster = fretta.adapt(build("resnet-like"), "tent", lr=1.0)
-    with pytest.raises(StateError, match=r"lr=0\.001 \(here 1\.0\)"):
-        faster.load_state_dict(state)
-    elsewhere = fretta.adapt(build("vit-like"), "tent")
+    elsewhere = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
     elsewhere(X)
-    before = elsewhere.state_dict()
-    with pytest.raises(StateError, match="another model"):
-        elsewhere.load_state_dict(state)
-    assert same(elsewhere.state_dict(), before)
-    state["adapted"]["bn1.weight"] = torch.zeros(3)
-    with pytest.raises(StateError, match=r"'bn1\.weight' has shape"):
-        tent.load_state_dict(state)
+    for adapter, wrong, message in (
+        (fretta.adapt(build("resnet-like"), "eta"), state, r"not a state of 'eta'.*'g-fret'"),
+        (fretta.adapt(build("resnet-like"), "g-fret", lr=1.0), state, r"lr=0\.01 \(here 1\.0\)"),
+        (fretta.adapt(build("vit-like"), "g-fret", lr=1e-2), state, "."),
+        (elsewhere, state, "another model"),
+        (a, {}, "format"),
+        (a, broken("adapted", "bn1.weight", torch.zeros(3)), r"'bn1\.weight' has shape"),
+        (a, broken("running", "opt"), "opt"),
+        (a, broken("running", "bank"), "bank"),
+    ):
+        before = adapter.state_dict()
+        with pytest.raises(StateError, match=message):
+            adapter.load_state_dict(wrong)
+        assert same(adapter.state_dict(), before)
+        adapter(X)
 
 
 def test_running_state_that_cannot_be_saved_is_refused() -> None:
-    from dataclasses import dataclass
-
     @dataclass
     class Hoarder(GradientMethod):
         key = "hoarder"
@@ -262,93 +245,53 @@ def test_running_state_that_cannot_be_saved_is_refused() -> None:
         adapter.state_dict()
 
 
-def test_global_randomness_is_left_alone() -> None:
-    """Dropout of released TSD, noise of TEA and TIPI come from generators of their own."""
+def test_random_numbers_come_from_the_seed_of_the_method() -> None:
+    """Dropout of released TSD, noise of TEA: global randomness is left alone."""
     for key, values in (
         ("tsd", {"variant": "released"}),
         ("tea", {"sgld_steps": 1, "buffer_size": 8}),
     ):
-        adapter = fretta.adapt(build("nested-bn"), key, **values)
-        torch.manual_seed(0)
-        expected = torch.rand(3)
-        torch.manual_seed(0)
-        adapter(X)
-        assert torch.equal(torch.rand(3), expected)
+        outs = []
+        for seed in (0, 0, 1):
+            adapter = fretta.adapt(
+                build("nested-bn"), key, seed=seed, lr=1e-2, **{"predict": "after", **values}
+            )
+            torch.manual_seed(seed)
+            expected = torch.rand(3)
+            torch.manual_seed(seed)
+            outs.append(adapter(X))
+            assert torch.equal(torch.rand(3), expected)
+        assert torch.equal(outs[0], outs[1])
+        assert not torch.equal(outs[0], outs[2])
 
 
-def test_seeds_matter() -> None:
-    outs = [
-        fretta.adapt(
-            build("nested-bn"), "tsd", variant="released", lr=1e-2, seed=s, predict="after"
-        )(X)
-        for s in (0, 0, 1)
-    ]
-    assert torch.equal(outs[0], outs[1])
-    assert not torch.equal(outs[0], outs[2])
-
-
-def test_a_compiled_model_is_unwrapped() -> None:
-    model = build("resnet-like")
+def test_wrapped_models_are_unwrapped() -> None:
+    """Hooks must see the entire batch."""
+    model = build("resnet-like").double()
 
     class OptimizedModule(nn.Module):  # what torch.compile returns, without compiling
         def __init__(self) -> None:
             super().__init__()
             self._orig_mod = model
 
-    adapter = fretta.adapt(OptimizedModule(), "g-fret")
-    assert torch.equal(adapter(X), fretta.adapt(model, "g-fret")(X))
-
-
-class ConvolutionBackwards(TorchDispatchMode):
-    """Records for every convolution backward whether it computed a weight gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight_gradients: list[bool] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.convolution_backward.default:
-            self.weight_gradients.append(args[-1][1])  # output_mask: (input, weight, bias)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("key", ["tent", "s-fret", "g-fret", "eta", "sar"])
-def test_no_weight_gradient_is_computed(key: str) -> None:
-    """A backward to scale and shift needs input gradients only."""
-    settings = {"eta": {"e_margin": 0.999, "d_margin": 0.999}, "sar": {"e_margin": 0.999}}
-    adapter = fretta.adapt(build("resnet-like"), key, **settings.get(key, {}))
-    with ConvolutionBackwards() as seen:
-        adapter(X)
-    assert seen.weight_gradients
-    assert not any(seen.weight_gradients)
-    with ConvolutionBackwards() as seen:  # and the recorder can see them
-        fretta.adapt(build("resnet-like"), "tsd")(X)
-    assert any(seen.weight_gradients)
-
-
-def test_float64_and_wrapped_models() -> None:
-    model = nn.DataParallel(build("resnet-like"))
-    adapter = fretta.adapt(model, "g-fret")
-    adapter(X)
-    assert adapter.model.head_name == "fc"  # unwrapped: hooks must see the entire batch
-    assert fretta.adapt(build("resnet-like").double(), "g-fret")(X.double()).dtype == torch.float64
+    x = X.double()
+    expected = fretta.adapt(model, "g-fret")(x)
+    assert expected.dtype == torch.float64
+    for wrapped in (OptimizedModule(), nn.DataParallel(model)):
+        adapter = fretta.adapt(wrapped, "g-fret")
+        assert torch.equal(adapter(x), expected)
+        assert adapter.model.head_name == "fc"
 
 
 # ---- things models do ----------------------------------------------------------------------------
 
 
-class Wrap(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = build("resnet-like")
-
-
 def test_a_model_that_changes_its_input_in_place() -> None:
-    class InPlace(Wrap):
+    class InPlace(Wrapped):
         def forward(self, x: Tensor) -> Tensor:
             return self.net(x.sub_(0.5).div_(0.25))
 
-    model, contiguous = InPlace(), fretta.Compute(layout="contiguous")
+    model, contiguous = InPlace(nn.Identity()), fretta.Compute(layout="contiguous")
     for key in ("source", "g-fret", "sar", "tea"):
         values = {"sgld_steps": 1, "buffer_size": 8} if key == "tea" else {}
         adapter = fretta.adapt(model, key, steps=2, predict="before", compute=contiguous, **values)
@@ -360,32 +303,29 @@ def test_a_model_that_changes_its_input_in_place() -> None:
 
 
 def test_buffers_that_move_are_reset_and_saved() -> None:
-    class Counting(Wrap):
+    class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", torch.zeros(()))
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, logits: Tensor) -> Tensor:
             self.seen += 1
-            return self.net(x) + self.seen
+            return logits + self.seen
 
-    a, b = fretta.adapt(Counting(), "tent"), fretta.adapt(Counting(), "tent")
-    first = [a(x) for x in (X, Y)]
-    state = a.state_dict()
-    third = a(X)
-    a.reset()
-    assert all(torch.equal(a(x), out) for x, out in zip((X, Y), first, strict=True))
-    b.load_state_dict(state)
-    assert torch.equal(b(X), third)
-
-
-def test_spectral_norm_in_train_mode_is_reset() -> None:
-    model = build("resnet-like")
-    model.fc = nn.utils.parametrizations.spectral_norm(model.fc)
-    adapter = fretta.adapt(model, "tsd", variant="released", lr=1e-2)
-    first = [adapter(x) for x in (X, Y)]
-    adapter.reset()
-    assert all(torch.equal(adapter(x), out) for x, out in zip((X, Y), first, strict=True))
+    spectral = build("resnet-like")
+    spectral.fc = nn.utils.parametrizations.spectral_norm(spectral.fc)  # moves in train mode
+    for model, key, values in (
+        (Wrapped(Counting()), "tent", {}),
+        (spectral, "tsd", {"variant": "released", "lr": 1e-2}),
+    ):
+        a, b = (fretta.adapt(model, key, **values) for _ in range(2))
+        first = [a(x) for x in (X, Y)]
+        state = a.state_dict()
+        third = a(X)
+        a.reset()
+        assert all(torch.equal(a(x), out) for x, out in zip((X, Y), first, strict=True))
+        b.load_state_dict(state)
+        assert torch.equal(b(X), third)
 
 
 def test_shared_norm_parameters_learn_once() -> None:
@@ -410,24 +350,6 @@ def test_norm_layers_that_are_not_used() -> None:
         fretta.adapt(Unused(), "tent")(X)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_scripted_and_half_precision_models_are_refused() -> None:
-    with pytest.raises(ModelError, match="scripted"):
-        fretta.adapt(torch.jit.script(nn.Sequential(nn.Linear(2, 2))), "tent")
-    half = fretta.adapt(build("resnet-like").half(), "tent")
-    with pytest.raises(NeedError, match=r"float16.*autocast"):
-        half(X.half())
-
-
-def test_outputs_that_are_probabilities_are_named() -> None:
-    class Soft(Wrap):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x).softmax(1)
-
-    with pytest.warns(FrettaWarning, match="probabilities, not logits"):
-        fretta.adapt(Soft(), "tent")(X)
-
-
 @pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
@@ -441,31 +363,13 @@ def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
     assert torch.isfinite(adapter(Y)).all()
 
 
-def test_a_state_that_does_not_fit_changes_nothing() -> None:
-    a = fretta.adapt(build("resnet-like"), "g-fret", lr=1e-2)
-    a(X)
-    state = a.state_dict()
-    a(Y)
-    before = a.state_dict()
-    for spoil in ("opt", "bank"):
-        broken = copy.deepcopy(state)
-        del broken["running"][spoil]
-        with pytest.raises(StateError, match=spoil):
-            a.load_state_dict(broken)
-        assert same(a.state_dict(), before)
-    fresh = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
-    with pytest.raises(StateError):
-        fresh.load_state_dict(state)
-    assert not fresh.ready
-    fresh(X)
-
-
 def test_numpy_values_are_saved_as_plain_ones(tmp_path: Any) -> None:
-    import numpy as np
-
+    """And come back from JSON as nested lists."""
     a = fretta.adapt(build("resnet-like"), "g-fret", mask=np.eye(16), lr=np.float64(1e-2))
     a(X)
     torch.save(a.state_dict(), tmp_path / "s.pt")
-    b = fretta.adapt(build("resnet-like"), "g-fret", mask=np.eye(16), lr=np.float64(1e-2))
-    b.load_state_dict(torch.load(tmp_path / "s.pt", weights_only=True))
-    assert torch.equal(a(Y), b(Y))
+    expected = a(Y)
+    for mask, lr in ((np.eye(16), np.float64(1e-2)), (torch.eye(16).tolist(), 1e-2)):
+        b = fretta.adapt(build("resnet-like"), "g-fret", mask=mask, lr=lr)
+        b.load_state_dict(torch.load(tmp_path / "s.pt", weights_only=True))
+        assert torch.equal(b(Y), expected)

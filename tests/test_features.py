@@ -14,7 +14,7 @@ from fretta.errors import HeadError
 from fretta.parts.classifier import Classifier
 from fretta.parts.features import find_head
 from fretta.parts.norm import affine_names, norm_layers, without_last_block
-from nets import CLASSES, batches, build, timm_model
+from nets import CLASSES, Wrapped, batches, build, timm_model
 
 X = batches(2)[0]
 
@@ -66,17 +66,10 @@ def test_modules_after_the_head_do_not_confuse() -> None:
 
 
 def test_rescaled_logits_name_the_candidate() -> None:
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = build("resnet-like")
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x) / 0.1
-
+    scaled = Wrapped(lambda y: y / 0.1)
     with pytest.raises(HeadError, match=r"head='net\.fc'"):
-        fretta.adapt(Scaled(), "s-fret")(X)
-    assert fretta.adapt(Scaled(), "s-fret", head="net.fc")(X).shape == (2, CLASSES)
+        fretta.adapt(scaled, "s-fret")(X)
+    assert fretta.adapt(scaled, "s-fret", head="net.fc")(X).shape == (2, CLASSES)
 
 
 def test_a_head_computed_in_forward() -> None:
@@ -149,14 +142,10 @@ def test_the_last_block_is_judged_by_depth(make: Any, left_out: set[str]) -> Non
     assert blocks_left_out(make()) == left_out
 
 
-def test_a_wrapper_and_other_names_change_nothing() -> None:
-    """What a name-based rule gets wrong: the same ResNet under other names."""
+def test_the_last_block_does_not_depend_on_names() -> None:
     plain = build("resnet-like")
     renamed = nn.ModuleDict({"backbone": nn.Sequential(*plain.children())})
     assert len(without_last_block(renamed)) == len(without_last_block(plain))
     assert len(without_last_block(build("hf-vit"))) < len(norm_layers(build("hf-vit")))
-
-
-def test_one_norm_layer_is_never_left_out() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
-    assert list(without_last_block(net)) == ["1"]
+    assert list(without_last_block(net)) == ["1"]  # a single one is never left out

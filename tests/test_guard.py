@@ -57,6 +57,8 @@ def poison(monkeypatch: pytest.MonkeyPatch, method: Method, what: str) -> None:
 
     def broken(self: Method, model: Classifier, x: Tensor) -> Tensor:
         logits = step(self, model, x)
+        if what == "error":
+            raise InputError("no")
         with torch.no_grad():
             for parameter in model.parameters()[:1]:
                 if what != "logits":
@@ -97,6 +99,11 @@ def test_a_poisoned_batch_leaves_no_trace(
     before = bare(a)
     expected = a.predict(bad)
     with monkeypatch.context() as patch:
+        poison(patch, a.method, "error")
+        with pytest.raises(InputError, match="no"):
+            a(bad)
+    assert same(bare(a), before)
+    with monkeypatch.context() as patch:
         poison(patch, a.method, what)
         out = a(bad)
     assert a.health is not None
@@ -108,55 +115,29 @@ def test_a_poisoned_batch_leaves_no_trace(
 
 @quiet
 @gradient_method
-def test_a_step_that_fails_leaves_no_trace(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = batches(6, 6)
-    a = adapter(key, Guard(**LAX))
-    a(first)
-    before = bare(a)
-    step = type(a.method).step
-
-    def failing(self: Method, model: Classifier, x: Tensor) -> Tensor:
-        step(self, model, x)
-        raise InputError("no")
-
-    monkeypatch.setattr(type(a.method), "step", failing)
-    with pytest.raises(InputError, match="no"):
-        a(second)
-    assert same(bare(a), before)
-
-
-@quiet
-@gradient_method
-def test_rollback_returns_to_the_last_good_state(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollback_and_reset(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last good state, and to the initial one."""
     a = adapter(key, Guard("rollback", every=3, keep=2, **LAX))
+    b = adapter(key, Guard("reset", **LAX))
+    stream = batches(*[8] * 9)
+    a.predict(stream[0]), b.predict(stream[0])
     states = []
-    for x in batches(*[8] * 9):
-        states.append(bare(a) if a.ready else None)
-        a(x)
+    for x in stream:
+        states.append(bare(a))
+        a(x), b(x)
     assert a._supervisor is not None
     ring = [snapshot["adapted"] for snapshot in a._supervisor.ring]
-    kept = [next(s for s in states[1:] if s and same(adapted, s["adapted"])) for adapted in ring]
+    kept = [next(s for s in states[1:] if same(adapted, s["adapted"])) for adapted in ring]
     assert len(kept) == 2
     with monkeypatch.context() as patch:
         poison(patch, a.method, "drift")
-        a(batches(6, seed=5)[0])
+        for adapted in (a, b):
+            adapted(batches(6, seed=5)[0])
     assert a.health is not None
     assert a.health.action == "rollback"
     assert "moved" in a.health.reason
     assert same(bare(a), kept[-1])
-
-
-@quiet
-def test_reset_returns_to_the_initial_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    a = adapter("eta", Guard("reset", **LAX))
-    first, second, third = batches(6, 6, 6)
-    a.predict(first)
-    before = bare(a)
-    a(first), a(second)
-    with monkeypatch.context() as patch:
-        poison(patch, a.method, "drift")
-        a(third)
-    assert same(bare(a), before)
+    assert same(bare(b), states[0])
 
 
 @quiet
@@ -226,13 +207,10 @@ def test_verdicts(numbers: tuple[Any, ...], kind: str | None) -> None:
     harm = judge(Comparison(*numbers), Guard())
     assert (harm and harm.kind) == kind
     assert not (harm and trusted_again(Comparison(*numbers), Guard()))
-
-
-def test_collapse_beside_its_own_past() -> None:
-    seen = Comparison(64, 0.05, 0.2, 0.7, 0.6, 0.65)
-    assert judge(seen, Guard(), own_past=0.95, source_past=0.65) is not None
-    # the stream turned to few classes: the source model sees it too
-    assert judge(seen, Guard(), own_past=0.95, source_past=0.95) is None
+    if kind is None and numbers[0] >= 64:  # nor beside its own past, where the source agrees
+        past = numbers[4] + 0.35
+        assert judge(Comparison(*numbers), Guard(), past, numbers[5] + 0.35) is None
+        assert judge(Comparison(*numbers), Guard(), past, numbers[5]) is not None
 
 
 # ---- real streams ------------------------------------------------------------------------------
@@ -282,6 +260,10 @@ def test_a_rate_far_too_high_collapses_without_the_guard_only(key: str, digits: 
     assert guarded > source
     assert {h.action for h in health} == {"", "rollback"}
     assert health[-1].update_norm == 0  # repeated trouble: it stopped learning
+    a = fretta.adapt(digits.model, key, lr=1.0, guard="warn")
+    warned, _, health = digits.run(a, 1, 32, 320)
+    assert warned == alone
+    assert "warn" in {h.action for h in health}
 
 
 def test_one_class_at_a_time_is_left_to_the_source_model(digits: Digits) -> None:
@@ -332,18 +314,6 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
     assert 0 < images["source"] <= len(digits.x[0]) / 32
 
 
-@quiet
-def test_warn_only_warns(digits: Digits) -> None:
-    plain = fretta.adapt(digits.model, "tent", lr=1.0)
-    a = fretta.adapt(digits.model, "tent", lr=1.0, guard="warn")
-    actions = set()
-    for part in digits.x[1][:128].split(32):
-        assert torch.equal(a(part), plain(part))
-        assert a.health is not None
-        actions.add(a.health.action)
-    assert "warn" in actions
-
-
 # ---- around it ---------------------------------------------------------------------------------
 
 
@@ -352,25 +322,14 @@ def test_warn_only_warns(digits: Digits) -> None:
 @every_method
 def test_hard_batches_under_guard(key: str) -> None:
     """Batches of one, several steps, episodes, identical images: finite logits and records."""
+    image = batches(1)[0]
+    stream = (image, image.expand(6, -1, -1, -1), torch.zeros(4, 3, 32, 32), *batches(2, 6))
     for more in ({"steps": 2}, {"episodic": True}):
         a = adapter(key, "rollback", **more)
-        image = batches(1)[0]
-        for x in (image, image.expand(6, -1, -1, -1), torch.zeros(4, 3, 32, 32), *batches(2, 6)):
+        for x in stream:
             assert torch.isfinite(a(x)).all()
             assert a.health is not None
             assert a.health.samples == len(x)
-
-
-def test_a_model_of_one_class_with_layer_norm_is_well() -> None:
-    """Few predicted classes are no collapse where the source model says the same."""
-    net = build("vit-like")
-    net.head.bias.data[0] = 50.0
-    a = fretta.adapt(net, "tent", guard="rollback", lr=1e-5)
-    for x in batches(*[16] * 8):
-        a(x)
-        assert a.health is not None
-        assert a.health.action == ""
-        assert a.health.marginal_entropy < 0.1
 
 
 def test_settings_that_cannot_work() -> None:

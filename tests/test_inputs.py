@@ -21,7 +21,7 @@ from fretta.errors import (
     NeedError,
     SmallBatchWarning,
 )
-from nets import CLASSES, TIGHT, batches, build, grid, same
+from nets import CLASSES, TIGHT, Wrapped, batches, build, grid, same
 
 GOOD = batches(6)[0]
 
@@ -72,12 +72,9 @@ def test_bad_batch(kind: str, key: str, when: str) -> None:
         adapter.predict(x)  # type: ignore[arg-type]
     assert same(adapter.state_dict(), before)
     assert torch.equal(adapter(GOOD), untouched(GOOD))
-
-
-def test_huge_but_finite_pixels_are_not_infinite() -> None:
-    x = GOOD.clone()
-    x[0] = 3e38  # their sum overflows
-    fretta.adapt(build("resnet-like"), "source")(x)
+    huge = GOOD.clone()
+    huge[0] = 3e38  # finite, though their sum is not
+    adapter.source_logits(huge)
 
 
 def test_batch_of_one_falls_back_and_says_so_once() -> None:
@@ -114,17 +111,11 @@ def small_batch_warnings(adapter: fretta.Adapter, *sizes: int) -> list[str]:
 
 @pytest.mark.parametrize("key", ["bn", "tent", "g-fret", "tsd"])
 def test_small_batches_are_warned_of_once(key: str) -> None:
-    (warning,) = small_batch_warnings(fretta.adapt(build("resnet-like"), key), 1, 1, 1)
+    # alone; one below 16; after larger ones two in a row, which is no last batch of a stream
+    for sizes in ((1, 1, 1), (15,), (16, 8, 8, 8)):
+        (warning,) = small_batch_warnings(fretta.adapt(build("resnet-like"), key), *sizes)
     for word in (key, "'bn' with alpha=0.25", "'source'"):
         assert word in warning
-    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 15)) == 1
-    # after larger ones, two in a row: no last batch of a stream
-    assert len(small_batch_warnings(fretta.adapt(build("resnet-like"), key), 16, 8, 8, 8)) == 1
-    adapter = fretta.adapt(build("resnet-like"), key)
-    for x in batches(16, 1):
-        adapter(x)
-    with pytest.warns(SmallBatchWarning):
-        adapter.predict(x)
 
 
 def test_no_warning_where_small_batches_do_no_harm() -> None:
@@ -143,15 +134,6 @@ def test_no_warning_where_small_batches_do_no_harm() -> None:
 
 
 # ---- models ------------------------------------------------------------------------------------
-
-
-class Wrapped(nn.Module):
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self.net, self.output = build("resnet-like"), output
-
-    def forward(self, x: Tensor) -> Any:
-        return self.output(self.net(x))
 
 
 class Output:
@@ -217,13 +199,11 @@ def test_outputs_that_are_not_logits(output: Any, message: str) -> None:
 
 
 def test_a_named_head_tells_logits_from_features() -> None:
-    def both(y: Tensor) -> tuple[Tensor, Tensor]:
-        return y @ torch.ones(CLASSES, 7), y
-
+    model = Wrapped(lambda y: (y @ torch.ones(CLASSES, 7), y))
     with pytest.raises(ModelError, match="several tensors"):
-        fretta.adapt(Wrapped(both), "tent")(GOOD)
+        fretta.adapt(model, "tent")(GOOD)
     expected = fretta.adapt(build("resnet-like"), "tent")(GOOD)
-    assert torch.equal(fretta.adapt(Wrapped(both), "tent", head="net.fc")(GOOD), expected)
+    assert torch.equal(fretta.adapt(model, "tent", head="net.fc")(GOOD), expected)
 
 
 def test_the_place_of_the_logits_is_looked_for_once() -> None:
@@ -293,14 +273,6 @@ def test_no_norm_layer() -> None:
     assert torch.equal(out, fretta.adapt(net, "source")(GOOD))
 
 
-def test_model_that_cannot_be_copied() -> None:
-    net = build("resnet-like")
-    net.cache = net.fc.weight * 1  # a non-leaf tensor: deepcopy refuses it
-    with pytest.raises(ModelError, match="inplace=True"):
-        fretta.adapt(net, "tent")
-    fretta.adapt(net, "tent", inplace=True)(GOOD)
-
-
 # ---- arguments ---------------------------------------------------------------------------------
 
 
@@ -315,7 +287,6 @@ def test_model_that_cannot_be_copied() -> None:
         ),
         ({"method": "source", "lr": 1}, "no hyper-parameter 'lr'; it has steps"),
         ({"method": "tent", "lr": -1.0}, "lr=-1.0"),
-        ({"method": "tent", "lr": float("nan")}, "lr=nan"),
         ({"method": "tent", "optimizer": "adamw"}, "optimizer='adamw'"),
         ({"method": "tent", "momentum": 1.0}, "momentum=1.0"),
         (
@@ -323,30 +294,25 @@ def test_model_that_cannot_be_copied() -> None:
             "variant 'mine' is unknown; choose from paper, released",
         ),
         ({"method": "g-fret", "k2": 0.0}, "k2=0.0"),
-        ({"method": "g-fret", "k1": 0}, "k1=0"),
         ({"method": "g-fret", "graph": "cosine"}, "graph='cosine'.*'raw' or 'unit'"),
         (
             {"method": "g-fret", "l_r_a": False, "l_r_r": False, "l_p_a": False, "l_p_r": False},
             "all four",
         ),
-        ({"method": "tsd", "k1": 0}, "k1=0"),
         ({"method": "bn", "alpha": 1.5}, "alpha=1.5"),
         ({"method": "tipi", "epsilon": 0.0}, "epsilon=0.0"),
-        ({"method": "tipi", "reference_batch": 0}, "reference_batch=0"),
         ({"method": "tea", "reinit": 2.0}, "reinit=2.0"),
         ({"method": "tent", "steps": 0}, "steps=0"),
-        ({"method": "tent", "steps": 1.5}, "steps=1.5"),
         ({"method": "tent", "lr": "abc"}, "lr='abc' cannot work; a finite float"),
-        ({"method": "tent", "lr": None}, "lr=None"),
         ({"method": "tent", "lr": float("inf")}, "lr=inf"),
         ({"method": "g-fret", "k1": 2.5}, "k1=2.5 cannot work; a finite int"),
         ({"method": "g-fret", "k1": True}, "k1=True"),
         ({"method": "g-fret", "l_r_a": 1}, "l_r_a=1 cannot work; a finite bool"),
-        ({"method": "g-fret", "lam": float("nan")}, "lam=nan"),
         ({"method": "sar", "rho": -1.0}, "rho=-1.0"),
-        ({"method": "tea", "sgld_std": -1.0}, "sgld_std=-1.0"),
-        ({"method": "tea", "seed": "x"}, "seed='x'"),
         ({"method": "tent", "predict": "now"}, "predict='now'"),
+        ({"method": "tent", "reset_every": 0}, "reset_every=0"),
+        ({"method": "tent", "reset_every": True}, "reset_every=True"),
+        ({"method": "tent", "layout": "contiguous"}, r"fretta\.Compute\(layout"),
     ],
 )
 def test_arguments_that_cannot_work(arguments: dict[str, Any], message: str) -> None:
@@ -369,13 +335,28 @@ def test_tipi_wants_to_know_the_preprocessing() -> None:
     fretta.adapt(build("timm-resnet18"), "tipi")(GOOD)  # timm models know it: no warning
 
 
-def test_not_a_module_and_empty_source() -> None:
+def test_models_and_sources_that_cannot_work() -> None:
     with pytest.raises(ModelError, match=r"torch\.nn\.Module"):
         fretta.adapt(lambda x: x, "tent")  # type: ignore[arg-type]
     with pytest.raises(NeedError, match="source= is empty"):
         fretta.adapt(build("resnet-like"), "eata", source=[])
     with pytest.raises(InputError, match="uint8"):
         fretta.adapt(build("resnet-like"), "eata", source=[GOOD.byte()])
+    net = build("resnet-like")
+    net.cache = net.fc.weight * 1  # a non-leaf tensor: deepcopy refuses it
+    with pytest.raises(ModelError, match="inplace=True"):
+        fretta.adapt(net, "tent")
+    fretta.adapt(net, "tent", inplace=True)(GOOD)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+    with pytest.raises(ModelError, match="scripted"):
+        fretta.adapt(scripted, "tent")
+    half = fretta.adapt(build("resnet-like").half(), "tent")
+    with pytest.raises(NeedError, match=r"float16.*autocast"):
+        half(GOOD.half())
+    with pytest.warns(FrettaWarning, match="probabilities, not logits"):
+        fretta.adapt(Wrapped(lambda y: y.softmax(1)), "tent")(GOOD)
 
 
 @pytest.mark.parametrize(
@@ -393,8 +374,4 @@ def test_filters_that_never_or_always_fire(key: str, values: dict[str, Any], mes
     with pytest.warns(FrettaWarning) as caught:
         fretta.adapt(build("resnet-like"), key, **values)(GOOD)
     assert any(message in str(w.message) for w in caught)
-
-
-@pytest.mark.parametrize("key", ["eta", "sar", "g-fret"])
-def test_default_filters_can_fire(key: str) -> None:
-    fretta.adapt(build("resnet-like"), key)(GOOD)  # a warning would be an error
+    fretta.adapt(build("resnet-like"), key)(GOOD)  # the defaults: a warning would be an error

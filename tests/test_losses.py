@@ -14,9 +14,20 @@ LN2, LN3 = math.log(2), math.log(3)
 LOGITS = torch.tensor([[LN2, 0.0, 0.0], [1.0, 1.0, 1.0]])
 
 
-def test_entropy() -> None:
+def test_by_hand() -> None:
     # 1/2 ln 2 + 2 · 1/4 ln 4 = 3/2 ln 2;  ln 3
     torch.testing.assert_close(entropy(LOGITS), torch.tensor([1.5 * LN2, LN3]))
+    # -ln 1/4 = 2 ln 2;  -ln 1/3 = ln 3
+    target = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    torch.testing.assert_close(cross_entropy(target, LOGITS), torch.tensor([2 * LN2, LN3]))
+    # p = (1/2, 1/4, 1/4), q uniform: sum p ln 3p = ln 3 - H(p); and 0 for equal ones
+    q = torch.zeros(2, 3)
+    torch.testing.assert_close(kl_divergence(LOGITS, q), torch.tensor([LN3 - 1.5 * LN2, 0.0]))
+    # q uniform first: sum 1/3 ln(1/3 / p) = -ln 3 - 1/3 (ln 1/2 + 2 ln 1/4)
+    expected = -LN3 + (LN2 + 4 * LN2) / 3
+    torch.testing.assert_close(kl_divergence(q, LOGITS)[0], torch.tensor(expected))
+    # -ln(2 + 1 + 1);  -ln(3e)
+    torch.testing.assert_close(energy(LOGITS), torch.tensor([-2 * LN2, -LN3 - 1]))
 
 
 def test_entropy_of_a_certain_prediction_is_zero_with_a_finite_gradient() -> None:
@@ -27,38 +38,15 @@ def test_entropy_of_a_certain_prediction_is_zero_with_a_finite_gradient() -> Non
     assert torch.isfinite(logits.grad).all()
 
 
-def test_cross_entropy() -> None:
-    target = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
-    # -ln 1/4 = 2 ln 2;  -ln 1/3 = ln 3
-    torch.testing.assert_close(cross_entropy(target, LOGITS), torch.tensor([2 * LN2, LN3]))
-
-
-def test_kl_divergence() -> None:
-    # p = (1/2, 1/4, 1/4), q uniform: sum p ln 3p = ln 3 - H(p); and 0 for equal ones
-    q = torch.zeros(2, 3)
-    torch.testing.assert_close(kl_divergence(LOGITS, q), torch.tensor([LN3 - 1.5 * LN2, 0.0]))
-    # q uniform first: sum 1/3 ln(1/3 / p) = -ln 3 - 1/3 (ln 1/2 + 2 ln 1/4)
-    expected = -LN3 + (LN2 + 4 * LN2) / 3
-    torch.testing.assert_close(kl_divergence(q, LOGITS)[0], torch.tensor(expected))
-
-
-def test_energy() -> None:
-    # -ln(2 + 1 + 1);  -ln(3e)
-    torch.testing.assert_close(energy(LOGITS), torch.tensor([-2 * LN2, -LN3 - 1]))
-
-
 @pytest.mark.parametrize(
     ("kept", "expected"), [([1, 1, 1], 2.0), ([1, 0, 0], 1.0), ([0, 1, 1], 2.5), ([0, 0, 0], 0.0)]
 )
-def test_masked_mean_the_kept(kept: list[int], expected: float) -> None:
+def test_masked_mean(kept: list[int], expected: float) -> None:
     values = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
     mean = masked_mean(values, torch.tensor(kept, dtype=torch.bool))
     mean.backward()
     assert mean.item() == expected
     share = 1 / max(sum(kept), 1)
     assert values.grad.tolist() == pytest.approx([k * share for k in kept])
-
-
-def test_a_filtered_infinity_does_not_spoil_the_mean() -> None:
-    values = torch.tensor([1.0, torch.inf])
+    values = torch.tensor([1.0, torch.inf])  # what is filtered out does not spoil the mean
     assert masked_mean(values, torch.tensor([True, False])).item() == 1

@@ -97,21 +97,20 @@ def command(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]])
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        pytest.param([], marks=pytest.mark.slow),
+        pytest.param(["--jobs", "2"], marks=pytest.mark.slow),
+        pytest.param(["--ray"], marks=pytest.mark.ray),
+    ],
+)
 def test_by_name_in_suites_and_workers(folder: Path, jobs: list[str]) -> None:
     command(folder, "run", "mine.toml", "--seed", "0", "--seed", "1", *jobs)
     records = [json.loads(p.read_text()) for p in (folder / "results/records").glob("*.json")]
     assert len(records) == 2
     assert {(r["status"], r["run"]["method"]) for r in records} == {("done", "pseudo:Pseudo")}
     assert "mine" in command(folder, "results", "results")
-
-
-@pytest.mark.ray
-def test_by_name_on_ray(folder: Path) -> None:
-    command(folder, "run", "mine.toml", "--ray")
-    (record,) = [json.loads(p.read_text()) for p in (folder / "results/records").glob("*.json")]
-    assert record["status"] == "done", record["error"]
 
 
 @pytest.mark.slow

@@ -64,3 +64,9 @@ def test_every_hyper_parameter_is_documented_where_it_is_declared(key: str) -> N
         home = next(c for c in REGISTRY[key].__mro__ if name in inspect.get_annotations(c))
         doc = str(home.__doc__)
         assert f"\n    {name} " in doc or f" {name}:" in doc or f"{name}, " in doc, (home, name)
+
+
+def test_the_signature_of_adapt() -> None:
+    names = ["model", "method", "source", "head", "guard", "inplace", "compute", "hyperparameters"]
+    assert list(inspect.signature(fretta.adapt).parameters) == names
+    assert all(f"\n    {name} " in str(fretta.adapt.__doc__) for name in names[:-1])

@@ -60,9 +60,8 @@ def test_by_hand() -> None:
     )
     assert bank.sums().tolist() == [[110.0], [0.0]]  # the least certain left
     assert bank.means(torch.tensor([[-1.0], [-2.0]])).tolist() == [[55.0], [-2.0]]
-    bank.add(
-        torch.tensor([[5.0]]), torch.tensor([0]), torch.tensor([0.2])
-    )  # a tie: the older stays
+    # a tie: the older stays
+    bank.add(torch.tensor([[5.0]]), torch.tensor([0]), torch.tensor([0.2]))
     assert bank.sums()[0].item() == 110
     bank.add(torch.tensor([[7.0]]), torch.tensor([0]), torch.tensor([0.05]))
     assert bank.sums()[0].item() == 17

@@ -16,15 +16,14 @@ from .export import plain_copy
 from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .method import Method, Need, Timing
 from .methods import build_method
-from .parts.classifier import Classifier
-from .parts.compute import Compute, check_precision, choose_layout, compile_blocks, lay_out
+from .parts.classifier import Classifier, private_copy
+from .parts.compute import Compute, check_precision, choose_layout, compile_blocks
 from .parts.features import Capture, captured, capturing
 from .prepare import (
     SmallBatchCheck,
     caution_probabilities,
     check_needs,
     checked_batch,
-    private_copy,
     source_batches,
     unwrapped,
 )
@@ -36,17 +35,33 @@ STATE_FORMAT = 2
 class Adapter(nn.Module):
     """A classifier that adapts while it predicts. `fretta.adapt` is another name for this class.
 
+        adapter = fretta.adapt(model, "g-fret", lr=1e-3)
+
+    model       a classifier; a copy of it learns, unless `inplace`
+    method      a name from `list_methods()`, `module:Class`, or a `Method` instance
+    source      unlabeled source images for methods that need them (eata): any iterable of image
+                batches or of (images, labels), whose labels are ignored
+    head        name of the module that maps features to logits; None: found on the first batch
+    guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to the
+                last good state, "reset", or a `Guard` with thresholds; None: nothing
+    inplace     adapt the given model itself
+    compute     a `Compute`: memory layout, precision, compilation, how many layers learn
+    **          hyper-parameters of the method, by name; one that is given wins over what a
+                `variant` implies. Every method has `steps` (updates per batch), `episodic`
+                (forget after every batch), `predict` ("before" or "after" the update) and
+                `reset_every` (batches)
+
         adapter(x)            logits of the batch, and the model learns from it
-        adapter.predict(x)    logits only; nothing changes
+        adapter.predict(x)    logits only; no state changes
         adapter.reset()       back to the initial state, bit for bit
         adapter.to(device)    moves the model and everything learned
         adapter.state_dict()  everything needed to go on later, bit for bit
         adapter.health        how the last batch went, without labels
         adapter.export()      the adapted model as a plain PyTorch module
 
-    The number of classes and the head are learned from the first batch (or from `source`), so
-    that any classifier works; until then `ready` is False. `train()` and `eval()` do not switch
-    adaptation: evaluation scripts call `eval()` by habit.
+    The number of classes and the head are found on the first batch (or in `source`); until then
+    `ready` is False. `train()` and `eval()` do not switch adaptation: evaluation scripts call
+    `eval()` by habit.
     """
 
     def __init__(
@@ -61,22 +76,7 @@ class Adapter(nn.Module):
         compute: Compute | None = None,
         **hyperparameters: Any,
     ) -> None:
-        """Wrap a classifier so that it adapts while it predicts.
-
-        method      a name from `list_methods()`, `module:Class`, or a `Method` instance
-        source      unlabeled source images for methods that need them (eata): any iterable of
-                    image batches or of (images, labels), whose labels are ignored
-        head        name of the module that maps features to logits; found on the first batch if
-                    None
-        guard       what to do when adaptation does harm: "warn", "skip" the update, "rollback" to
-                    the last good state, "reset", or a `Guard` with thresholds; None does not look
-        inplace     adapt the given model itself instead of a private copy
-        compute     a `Compute`: memory layout, precision, compilation, how many layers learn
-        **          hyper-parameters of the method, by name; an explicit one wins over what a
-                    `variant` implies. Every method has `steps` (updates per batch), `episodic`
-                    (forget after every batch), `predict` ("before" or "after" the update) and
-                    `reset_every` (batches)
-        """
+        """See the class for the arguments."""
         super().__init__()
         self.method = build_method(method, hyperparameters)
         self.method.check()
@@ -84,7 +84,6 @@ class Adapter(nn.Module):
         self.guard = Guard.of(guard)
         self.compute = compute or Compute()
         self.head_input: Tensor | None = None  # what entered the head in the last forward
-        self._inplace = inplace
         self._batches = 0
         self._check_size = SmallBatchCheck()
         self._callbacks: list[Callable[[Health], Any]] = []
@@ -94,20 +93,21 @@ class Adapter(nn.Module):
         net = unwrapped(model)
         check_needs(net, self.method, source)
         with torch.inference_mode(False):
-            self.model = self._classifier(net, head)
+            self.model = self._classifier(net, head, inplace)
             self.net = self.model.net  # registered: parameters(), to(), ... see it
             self.model.freeze()
             if source is not None and Need.SOURCE in self.method.needs:
                 self._prepare_from_source(source)
 
-    def _classifier(self, net: nn.Module, head: str | None) -> Classifier:
-        compute, inplace = self.compute, self._inplace
+    def _classifier(self, net: nn.Module, head: str | None, inplace: bool) -> Classifier:
+        compute = self.compute
         # A model adapted in place stays as it is. Methods that move every weight by the sign of
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
         layout = choose_layout(net, compute.layout, free)
         net = net if inplace else private_copy(net)
-        lay_out(net, layout)
+        if layout is not None:
+            net.to(memory_format=layout)  # type: ignore[call-overload]
         model = Classifier(net, head, layout, compute.precision, compute.last_norms)
         check_precision(compute.precision, model.device)
         return model
@@ -285,16 +285,13 @@ class Adapter(nn.Module):
         get the same numbers. While the guard lets the source model predict, that is exported.
         """
         if not self.ready:
-            raise StateError(
-                "there is nothing to export yet: the adapter has not seen a batch. The model that"
-                " was given is what it would be"
-            )
-        if isinstance(statistics, str) and statistics != "batch":
+            raise StateError("there is nothing to export yet: the adapter has not seen a batch")
+        images = None if statistics == "batch" else statistics
+        if isinstance(images, str):
             raise ConfigError(
-                f"export: statistics={statistics!r} is unknown; give 'batch', an iterable of image"
+                f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
                 " batches, or None"
             )
-        images = None if isinstance(statistics, str) else statistics
         share = 1.0 if self.safe else self.method.batch_share
         if share is None:
             raise ConfigError(
@@ -381,21 +378,20 @@ class Adapter(nn.Module):
         return self.method.pass_rate
 
     def __repr__(self) -> str:
-        return f"<fretta.Adapter {self._title()}: {self._state()}>"
+        return f"<{self._title()}: {self._progress()}>"
 
     def _repr_html_(self) -> str:
-        facts = {"state": self._state(), "batches": self._batches}
+        facts = {"state": self._progress(), "batches": self._batches}
         facts |= {} if self.guard is None else {"guard": self.guard}
         facts |= {k: v for k, v in self.hyperparameters.items() if v is not None}
-        return html_table(f"fretta.Adapter {self._title()}", facts)
+        return html_table(self._title(), facts)
 
     def _title(self) -> str:
-        return f"{self.method.key!r} on {type(self.model.net).__name__}"
+        return f"fretta.Adapter {self.method.key!r} on {type(self.model.net).__name__}"
 
-    def _state(self) -> str:
-        if not self.ready:
-            return "waiting for its first batch"
-        return f"{len(self.adapted)} adapted tensors"
+    def _progress(self) -> str:
+        waiting = "waiting for its first batch"
+        return f"{len(self.adapted)} adapted tensors" if self.ready else waiting
 
     # ---- a module among modules --------------------------------------------------------------
 

@@ -7,11 +7,10 @@ fretta.export.to_onnx(module, x, "model.onnx")
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import os
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from ._util import atomic
 from .errors import InputError, MissingExtraError, ModelError
-from .parts.classifier import Classifier, put_back
+from .parts.classifier import Classifier, private_copy, put_back
 from .parts.features import take_logits
 from .parts.norm import contiguous_when_frozen, is_batch_norm
 
@@ -31,11 +30,8 @@ def to_program(module: nn.Module, example: Tensor) -> Any:
 
     example   a batch of at least two images like those it will see
     """
-    _check(module, example)
-    try:
+    with _traced("torch.export", module, example):
         return torch.export.export(module, (example,), dynamic_shapes=_any_batch())
-    except Exception as error:  # the tracer raises whatever it stumbled over
-        raise ModelError(_refusal("torch.export", module, error)) from error
 
 
 def to_onnx(module: nn.Module, example: Tensor, path: str | os.PathLike[str]) -> Path:
@@ -43,50 +39,50 @@ def to_onnx(module: nn.Module, example: Tensor, path: str | os.PathLike[str]) ->
     for package in ("onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, "onnx", "an ONNX file")
-    _check(module, example)
     target = Path(path)
-    with atomic(target) as draft:
-        try:
-            torch.onnx.export(
-                module,
-                (example,),
-                str(draft),
-                input_names=["images"],
-                output_names=["logits"],
-                dynamo=True,
-                dynamic_shapes=_any_batch(),
-                external_data=False,
-                verbose=False,
-            )
-        except Exception as error:  # the exporter raises whatever it stumbled over
-            raise ModelError(_refusal("the ONNX exporter", module, error)) from error
+    with _traced("the ONNX exporter", module, example), atomic(target) as draft:
+        torch.onnx.export(
+            module,
+            (example,),
+            str(draft),
+            input_names=["images"],
+            output_names=["logits"],
+            dynamo=True,
+            dynamic_shapes=_any_batch(),
+            external_data=False,
+            verbose=False,
+        )
     return target
 
 
 def _any_batch() -> Any:
-    return ({0: torch.export.Dim("batch", min=1)},)
+    return ({0: torch.export.Dim("batch", min=1)},)  # torch.export is slow to import
 
 
-def _check(module: nn.Module, example: Tensor) -> None:
-    if not isinstance(module, nn.Module):
-        raise ModelError(
-            f"module is a {type(module).__name__}; give what adapter.export() returned"
-        )
+@contextmanager
+def _traced(tool: str, module: nn.Module, example: Tensor) -> Iterator[None]:
+    """Check what is given, and explain an error of the tracer."""
     if not isinstance(example, Tensor) or example.dim() < 2 or len(example) < 2:
         seen = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
         raise InputError(
             f"example is {seen}; give a batch of at least two images, (N, C, H, W): from a single"
             " one the tracer would conclude that there is always one"
         )
-
-
-def _refusal(tool: str, module: nn.Module, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0][:300] if str(error).strip() else "no message"
-    return (
-        f"{tool} cannot take {type(module).__name__}: {type(error).__name__}: {first}. The module"
-        " itself works in PyTorch; models whose forward depends on the values of the images, or"
-        " calls Python code the tracer does not know, stay there"
-    )
+    if not isinstance(module, nn.Module):
+        raise ModelError(
+            f"module is a {type(module).__name__}; give what adapter.export() returned"
+        )
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # a tracer raises whatever it meets
+        first = (str(error).strip() or "no message").splitlines()[0][:300]
+        raise ModelError(
+            f"{tool} cannot take {type(module).__name__}: {type(error).__name__}: {first}. The"
+            " module itself works in PyTorch; models whose forward depends on the values of the"
+            " images, or calls Python code the tracer does not know, stay there"
+        ) from error
 
 
 # ---- the plain module -----------------------------------------------------------------------
@@ -96,9 +92,9 @@ def plain_copy(
     model: Classifier,
     *,
     source: bool,
-    alpha: float = 1.0,
-    images: Iterable[Tensor] | None = None,
-    forward: Callable[[Tensor], Any] | None = None,
+    alpha: float,
+    images: Iterable[Tensor] | None,
+    forward: Callable[[Tensor], Any],
 ) -> nn.Module:
     """A deep copy in eval mode, without gradients, that returns logits as the adapter does.
 
@@ -111,7 +107,7 @@ def plain_copy(
     tested = [n for n, m in model.net.named_modules() if is_batch_norm(m) and m.training]
     measured = None
     if images is not None and tested and not source:
-        measured = _statistics(model, tested, images, forward or model)
+        measured = _statistics(model, tested, images, forward)
     net = _copy(model.net)
     if source:
         parameters = dict(net.named_parameters(remove_duplicate=False))
@@ -144,13 +140,7 @@ def _logits_alone(place: Any, _: nn.Module, __: Any, output: Any) -> Any:
 
 
 def _copy(net: nn.Module) -> nn.Module:
-    try:
-        twin = copy.deepcopy(net)
-    except (RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); adapt it with"
-            " inplace=True and use that model itself"
-        ) from error
+    twin = private_copy(net)
     for module in twin.modules():
         for number, hook in list(module._forward_pre_hooks.items()):
             if hook is contiguous_when_frozen:

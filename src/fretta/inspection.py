@@ -13,7 +13,6 @@ from .adapter import Adapter
 from .errors import FrettaError, FrettaWarning, SmallBatchWarning
 from .method import Need
 from .methods import Source, find_method, list_methods
-from .parts.classifier import Classifier
 from .parts.norm import is_batch_norm, norm_layers
 
 
@@ -66,18 +65,14 @@ def inspect(net: nn.Module, x: Tensor | None = None, head: str | None = None) ->
         norms=dict(Counter(type(layer).__name__ for layer in layers.values())),
         batch_norms=sum(map(is_batch_norm, layers.values())),
     )
-    _find_head(seen, source.model, x)
-    seen.fits = [_fit(key, net, x, seen) for key in list_methods()]
-    return seen
-
-
-def _find_head(seen: Inspection, model: Classifier, x: Tensor) -> None:
     try:
-        model.locate_head(x, seen.classes)
+        source.model.locate_head(x, classes)
     except FrettaError as error:
         seen.head_problem = str(error)
     else:
-        seen.head, seen.features = model.head_name, model.head_weight().shape[1]
+        seen.head, seen.features = source.model.head_name, source.model.head_weight().shape[1]
+    seen.fits = [_fit(key, net, x, seen) for key in list_methods()]
+    return seen
 
 
 def _fit(key: str, net: nn.Module, x: Tensor, seen: Inspection) -> Fit:

@@ -64,6 +64,7 @@ class Method:
     needs: ClassVar[frozenset[Need]] = frozenset()
     timing: ClassVar[Timing] = "before"  # or "after" the update: whose logits the paper reports
     gradient: ClassVar[bool] = True  # False: step runs without autograd
+    adapts: ClassVar[bool] = True  # False: predictions are those of the source model
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
 

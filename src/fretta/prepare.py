@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -68,7 +67,7 @@ def caution_probabilities(logits: Tensor) -> None:
     if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
         warn(
             "the model's outputs are probabilities, not logits; remove its final softmax, or losses"
-            " will take a softmax of it again",
+            " will take a softmax of it again"
         )
 
 
@@ -105,16 +104,6 @@ def unwrapped(model: Any) -> nn.Module:
         raise ModelError("a scripted module cannot be adapted: give the module it was made from")
     net: nn.Module = getattr(model, "_orig_mod", model)
     return net.module if isinstance(net, nn.DataParallel) else net
-
-
-def private_copy(net: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(net)
-    except (RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); give inplace=True to"
-            " adapt it itself"
-        ) from error
 
 
 def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) -> None:

@@ -84,14 +84,3 @@ def restore_snapshot(model: Classifier, method: Method, snapshot: Mapping[str, A
         delattr(method, name)  # it began after the snapshot
     for name, value in saved.items():
         setattr(method, name, revive(current.get(name), value, model.device))
-
-
-def from_saved(snapshot: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """A snapshot whose running state was made by `copy_value`, from its captured form."""
-    running = dict(snapshot["running"])
-    for name, store in method.running_state().items():
-        if name in running and hasattr(store, "snapshot"):
-            twin = store.snapshot()
-            twin.load_state_dict(running[name])
-            running[name] = twin
-    return {**snapshot, "running": running}

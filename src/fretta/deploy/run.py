@@ -16,7 +16,6 @@ from ..data.read_ahead import FileBatch, group, read_ahead
 from ..errors import ConfigError, DataError, FrettaWarning, StoreError
 from ..estimate import Estimator
 from ..guard import Health
-from ..methods import Source
 from .options import AdaptOptions
 from .output import (
     CHECKPOINT,
@@ -240,7 +239,7 @@ class Run:
                 )
             return result  # stopped before the first batch
         result.estimate = self.estimator.result(counts.predicted)
-        if isinstance(self.adapter.method, Source):
+        if not self.adapter.method.adapts:
             result.why_source = "nothing was adapted"
         elif self.adapter.safe:
             result.why_source = "the guard set adaptation aside"

@@ -100,7 +100,7 @@ def compare(
     prior        share of each class among the images, if known
     on_batch     called after every batch with the number of images so far
     """
-    if not isinstance(methods.get(SOURCE, Source()), Source):
+    if SOURCE in methods and methods[SOURCE].adapts:
         raise ConfigError(f"{SOURCE!r} is the unadapted model; give the method another label")
     methods = {SOURCE: Source(), **methods}
     estimator = partial(Estimator, level=level, temperature=temperature, prior=prior)
@@ -110,8 +110,8 @@ def compare(
 
     def build(label: str, method: Method) -> Adapter:
         images = None if source is None else source()
-        # the source model changes nothing, so it may be the shared copy itself
-        inplace = isinstance(method, Source)
+        # what does not adapt changes nothing, so it may be the shared copy itself
+        inplace = not method.adapts
         adapters[label] = Adapter(shared, method, source=images, head=head, inplace=inplace)
         return adapters[label]
 

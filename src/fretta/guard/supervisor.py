@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import warn
 from ..method import Method
 from ..parts.classifier import Classifier
-from ..state import capture, copy_value, from_saved, restore_snapshot, take_snapshot
+from ..state import capture, copy_value, restore_snapshot, take_snapshot
 from .guard import Guard
 from .health import Health
 from .judge import FEW, Harm, judge, trusted_again
@@ -325,4 +325,4 @@ class Supervisor:
         self.mode = Mode(state["mode"])
         self.warned = set(state["warned"])
         self.monitor.load_state_dict(state["monitor"])
-        self.ring = [from_saved(snapshot, self.learner.method) for snapshot in state["ring"]]
+        self.ring = capture(state["ring"])

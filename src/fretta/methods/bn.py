@@ -43,9 +43,7 @@ class BN(Method):
         super().configure(model)
         use_batch_statistics(model.net)
         if not model.batch_norms:
-            warn(
-                "bn: the model has no batch-norm layer, so this equals 'source'",
-            )
+            warn("bn: the model has no batch-norm layer, so this equals 'source'")
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         if self.alpha == 1:

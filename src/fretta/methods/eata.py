@@ -52,12 +52,10 @@ class ETA(GradientMethod):
             warn(
                 f"{self.key}: d_margin={self.d_margin:.3g} is below 1/√C ="
                 f" {1 / math.sqrt(classes):.3g}, the cosine of a confident prediction to a balanced"
-                " mean: nearly every sample counts as redundant",
+                " mean: nearly every sample counts as redundant"
             )
         if self.d_margin >= 1:
-            warn(
-                f"{self.key}: d_margin={self.d_margin:.3g} can never filter: no cosine exceeds 1",
-            )
+            warn(f"{self.key}: d_margin={self.d_margin:.3g} can never filter: no cosine exceeds 1")
 
     def start(self, model: Classifier) -> None:
         super().start(model)

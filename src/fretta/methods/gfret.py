@@ -19,9 +19,8 @@ from ..errors import ConfigError
 from ..method import AUTO, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import cross_entropy, entropy
-from ..parts.prototypes import add_batch, bank_of_head
 from ..parts.redundancy import split_representations
-from ..parts.supports import SupportBank
+from ..parts.supports import SupportBank, add_batch, bank_of_head
 from .gfret_released import CHOICES, Switches, switched_step
 
 
@@ -75,15 +74,14 @@ class GFRET(Switches):
         )
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
-        if self.switched():
+        if self.M is not None or self.switched():
             return switched_step(self, model, x)
         z, p = model.features(x)
-        R_A, R_R = split_representations(z, self.M)  # eqs. 3-5
+        R_A, R_R = split_representations(z)  # eqs. 3-5, with M = I: R_A = Z
         c = self.class_centers(model, z.detach(), p.detach())  # eq. 7
         s = F.normalize(R_A) @ F.normalize(c).T  # sim(R_A, c_j)
         L_R = contrast(s, R_A, R_R, p.detach().argmax(1))  # eq. 6
-        P_A = p if self.M is None else model.head(R_A)  # with M = I, R_A = Z
-        P_R = model.head(R_R)
+        P_A, P_R = p, model.head(R_R)  # the head's predictions from R_A = Z and R_R
         L_P = entropy(P_A) + cross_entropy(P_R.softmax(1), 1 - P_A)  # eq. 8
         self.update(L_R + self.lam * L_P, self.reliable(p.detach(), s.detach()))  # eq. 9
         return p

@@ -1,4 +1,4 @@
-"""G-FRET as its released code computes it, and the ablations of the paper.
+"""G-FRET as its released code computes it, with a mask M, and the ablations of the paper.
 
 The released code differs from the equations in eight places. Each is a field that can be set by
 itself; `variant="released"` sets them all, and an explicit value wins.
@@ -18,8 +18,8 @@ from ..method import AUTO, GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import cross_entropy, entropy, kl_divergence, masked_mean
 from ..parts.optim import descend, none_kept
-from ..parts.prototypes import add_batch
 from ..parts.redundancy import split_representations
+from ..parts.supports import add_batch
 
 if TYPE_CHECKING:
     from .gfret import GFRET
@@ -136,15 +136,11 @@ def _representation_loss(
     method: GFRET, R_A: Tensor, R_R: Tensor, cosine: Tensor, p: Tensor
 ) -> Tensor:
     o = p.detach().argmax(1)
-    if not method.l_r_r:
-        return F.cross_entropy(cosine, o, reduction="none")
-    redundant = F.cosine_similarity(R_A, R_R, dim=1)[:, None]
     if not method.l_r_a:  # the redundant representation is the only negative
-        own = cosine.gather(1, o[:, None])
-        return F.cross_entropy(
-            torch.cat([own, redundant], 1), torch.zeros_like(o), reduction="none"
-        )
-    return F.cross_entropy(torch.cat([cosine, redundant], 1), o, reduction="none")
+        cosine, o = cosine.gather(1, o[:, None]), torch.zeros_like(o)
+    if method.l_r_r:
+        cosine = torch.cat([cosine, F.cosine_similarity(R_A, R_R, dim=1)[:, None]], 1)
+    return F.cross_entropy(cosine, o, reduction="none")
 
 
 def _prediction_loss(

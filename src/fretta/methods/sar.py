@@ -61,7 +61,7 @@ class SAR(GradientMethod):
         if self.reset_threshold >= E0 > 0:
             warn(
                 f"sar: reset_threshold={self.reset_threshold:.3g} is not below the entropy margin"
-                f" {E0:.3g} nats, so the model is reset after every batch",
+                f" {E0:.3g} nats, so the model is reset after every batch"
             )
 
     def configure(self, model: Classifier) -> None:

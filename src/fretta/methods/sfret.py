@@ -51,6 +51,4 @@ class SFRET(GradientMethod):
     def _warn_once(self) -> None:
         if not self.warned:
             self.warned = True
-            warn(
-                "s-fret: a batch of one has no redundancy to reduce, so it is only predicted",
-            )
+            warn("s-fret: a batch of one has no redundancy to reduce, so it is only predicted")

@@ -17,6 +17,7 @@ class Source(Method):
     key = "source"
     summary = "the model as it was trained"
     gradient = False
+    adapts = False
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         return model(x)

@@ -92,7 +92,7 @@ class TIPI(GradientMethod):
             warn(
                 "tipi: std= is not given and the model does not know its preprocessing: the input"
                 " is taken for pixels in [0, 1], so on normalized input the perturbation is smaller"
-                " than ε; give std=(...)",
+                " than ε; give std=(...)"
             )
             std = 1.0
         value = torch.as_tensor(std, dtype=x.dtype, device=x.device)

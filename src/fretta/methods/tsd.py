@@ -16,8 +16,8 @@ from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import kl_divergence
 from ..parts.norm import use_batch_statistics
-from ..parts.prototypes import add_batch, bank_of_head
 from ..parts.random import drawing_from, seeded
+from ..parts.supports import add_batch, bank_of_head
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import HeadError, InputError, NeedError, StateError, warn
+from ..errors import HeadError, InputError, ModelError, NeedError, StateError, warn
 from .compute import autocasting
 from .features import (
     captured,
@@ -66,9 +67,15 @@ class Classifier:
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) == 1 and self.uses_batch_statistics():
-            with source_statistics_for_single_values(self.net) as fallen:
+            with source_statistics_for_single_values(self.net) as fallback:
                 logits = self._forward(x)
-            self._warn_of_fallback(fallen)
+            if fallback and not self._warned:
+                self._warned = True
+                warn(
+                    f"a batch of one gives {len(fallback)} batch-norm layer(s), e.g."
+                    f" {fallback[0]!r}, a single value per channel, which has no variance: they"
+                    " use their source statistics for such batches"
+                )
             return logits
         return self._forward(x)
 
@@ -82,10 +89,10 @@ class Classifier:
     def _forward(self, x: Tensor) -> Tensor:
         if self._writes_input is None:  # look once, on a copy, how the model treats its input
             with torch.inference_mode(False):  # inside it tensors have no version
-                copy = x.clone()
-            version = copy._version
-            logits = self._run(copy)
-            self._writes_input = copy._version != version
+                twin = x.clone()
+            version = twin._version
+            logits = self._run(twin)
+            self._writes_input = twin._version != version
             return logits
         return self._run(x.clone() if self._writes_input else x)
 
@@ -139,7 +146,7 @@ class Classifier:
         return weight.detach().flatten(1)
 
     def _outputs_of_head(self) -> int | None:
-        """The number of classes, as far as a named head tells it."""
+        """The number of classes, if a head was named."""
         weight = None if self.head_name is None else getattr(self.head_module, "weight", None)
         return len(weight) if isinstance(weight, Tensor) else None
 
@@ -219,39 +226,37 @@ class Classifier:
         return list(self.adapted.values())
 
     def remember(self) -> None:
-        """Take the values of the adapted tensors, and of other buffers, as the initial state."""
+        """Take the values of the adapted tensors, and of other buffers, as the initial state.
+
+        A forward may move buffers that no method knows of: spectral norm in train mode, counters.
+        Statistics of norm layers never move here.
+        """
         self.origin = copy_tensors(self.adapted)
-        self.origin_buffers = copy_tensors(self._find_buffers())
+        norms = [f"{name}." for name in norm_layers(self.net)]
+        buffers = self.net.named_buffers()
+        self.origin_buffers = copy_tensors(
+            {name: b for name, b in buffers if not name.startswith(tuple(norms))}
+        )
 
     def restore(self) -> None:
         """Back to the initial state, bit for bit."""
         put_back(self.adapted, self.origin)
-        put_back(self.other_buffers(), self.origin_buffers)
+        self.load_buffers({})
 
     def apply_to_initial(self, fn: Callable[[Tensor], Tensor]) -> None:
         """Do to the initial values what was done to the module (a move to another device)."""
         self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
         self.origin_buffers = {name: fn(tensor) for name, tensor in self.origin_buffers.items()}
 
-    def _find_buffers(self) -> dict[str, Tensor]:
-        norms = tuple(f"{name}." for name in norm_layers(self.net))
-        return {n: b for n, b in self.net.named_buffers() if not (norms and n.startswith(norms))}
-
-    def other_buffers(self) -> dict[str, Tensor]:
-        """All buffers but the statistics of norm layers, which never move here.
-
-        A forward may move buffers that no method knows of: spectral norm in train mode, counters.
-        """
-        return self._find_buffers() if self.origin_buffers else {}
-
     def moved_buffers(self) -> dict[str, Tensor]:
-        """The buffers that are not as in the initial state."""
-        first = self.origin_buffers
-        moved = {n: b for n, b in self.other_buffers().items() if not torch.equal(b, first[n])}
-        return copy_tensors(moved)
+        """Copies of the buffers that are not as in the initial state."""
+        buffers, first = dict(self.net.named_buffers()), self.origin_buffers
+        return copy_tensors({n: buffers[n] for n in first if not torch.equal(buffers[n], first[n])})
 
     def load_buffers(self, moved: dict[str, Tensor]) -> None:
-        put_back(self.other_buffers(), {**self.origin_buffers, **moved})
+        """These as given, the others as in the initial state."""
+        buffers = dict(self.net.named_buffers())
+        put_back({n: buffers[n] for n in self.origin_buffers}, {**self.origin_buffers, **moved})
 
     @contextmanager
     def as_source(self) -> Iterator[None]:
@@ -281,7 +286,7 @@ class Classifier:
     # ---- small facts -------------------------------------------------------------------------
 
     def example(self) -> Tensor | None:
-        """Any floating-point parameter or buffer: it tells device and dtype."""
+        """Any floating-point parameter or buffer, for its device and dtype."""
         tensors = chain(self.net.parameters(), self.net.buffers())
         return next((t for t in tensors if t.is_floating_point()), None)
 
@@ -293,14 +298,15 @@ class Classifier:
     def uses_batch_statistics(self) -> bool:
         return any(layer.training for layer in self.batch_norms)
 
-    def _warn_of_fallback(self, fallen: list[str]) -> None:
-        if fallen and not self._warned:
-            self._warned = True
-            warn(
-                f"a batch of one gives {len(fallen)} batch-norm layer(s), e.g. {fallen[0]!r}, a"
-                " single value per channel, which has no variance: they use their source"
-                " statistics for such batches",
-            )
+
+def private_copy(net: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(net)
+    except (RuntimeError, TypeError) as error:
+        raise ModelError(
+            f"the model cannot be copied ({type(error).__name__}: {error}); adapt it itself:"
+            " inplace=True"
+        ) from error
 
 
 def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

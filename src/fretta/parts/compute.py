@@ -86,11 +86,6 @@ def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_forma
     return torch.channels_last if fits and on_cpu else None
 
 
-def lay_out(net: nn.Module, layout: torch.memory_format | None) -> None:
-    if layout is not None:
-        net.to(memory_format=layout)  # type: ignore[call-overload]
-
-
 def laid_out(x: Tensor, layout: torch.memory_format | None) -> Tensor:
     return x if layout is None or x.dim() != 4 else x.contiguous(memory_format=layout)
 

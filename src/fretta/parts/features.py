@@ -35,8 +35,8 @@ def find_logits(output: Any, batch: int, classes: int | None = None) -> Any:
     """Where the logits are in what a model returned: a key, an index or a field. None: they are
     what it returned.
 
-    It is the part named `logits`, or the only (N, C) tensor there is. `classes` tells several
-    apart: a head that was named has so many outputs.
+    It is the part named `logits`, or the only (N, C) tensor there is. `classes`, the outputs
+    of a head that was named, decides between several.
     """
     if isinstance(output, Tensor):
         return None
@@ -49,14 +49,14 @@ def find_logits(output: Any, batch: int, classes: int | None = None) -> Any:
         found = [name for name in found if tensors[name].shape[1] == classes]
     if len(found) == 1:
         return found[0]
-    told_apart = len({tensors[name].shape[1] for name in found}) > 1
+    widths_differ = len({tensors[name].shape[1] for name in found}) > 1
     listed = ", ".join(f"{name!r}: {_described(part)}" for name, part in parts.items())
     raise ModelError(
         f"the model returned a {type(output).__name__}{f' with {listed}' if parts else ''}:"
         f" {'several tensors' if found else 'no tensor'} could be the (N, C) logits of {batch}"
         " images; wrap it in a module whose forward returns them, e.g. `return"
         f" self.net(x)[{found[0] if found else 'logits'!r}]`"
-        + (", or name the head, which has as many outputs: head='...'" if told_apart else "")
+        + (", or name the head, which has as many outputs: head='...'" if widths_differ else "")
     )
 
 
@@ -152,18 +152,11 @@ def find_head(net: nn.Module, x: Tensor, place: Any = None) -> str:
             lookalikes.append(name)
     if len(producers) == 1:
         return producers[0]
-    if producers:
-        names = ", ".join(map(repr, producers))
+    candidates = producers or lookalikes
+    if len(candidates) > 1:
         raise HeadError(
-            f"several modules produce the logits: {names}; name the right one:"
-            f" head={producers[0]!r}"
-        )
-    if len(lookalikes) > 1:
-        names = ", ".join(map(repr, lookalikes))
-        raise HeadError(
-            f"the model has {len(lookalikes)} candidate heads, {names}, and none of them alone"
-            " produces the logits; name the one whose input is the embedding:"
-            f" head={lookalikes[0]!r}"
+            f"the model has {len(candidates)} candidate heads, {', '.join(map(repr, candidates))};"
+            f" name the one whose input is the embedding: head={candidates[0]!r}"
         )
     hint = (
         f"if {lookalikes[0]!r} is the head and its output is only rescaled, say"

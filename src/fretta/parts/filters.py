@@ -25,10 +25,10 @@ def caution_entropy_margin(method: str, fraction: float) -> None:
     if fraction >= 1:
         warn(
             f"{method}: the entropy margin is {fraction:.3g} of ln C, and no entropy exceeds ln C: "
-            "this filter never removes a sample",
+            "this filter never removes a sample"
         )
     if fraction <= 0:
         warn(
             f"{method}: the entropy margin is {fraction:.3g} of ln C: this filter removes every"
-            " sample",
+            " sample"
         )

@@ -73,13 +73,13 @@ def source_statistics_for_single_values(module: nn.Module) -> Iterator[list[str]
     The variance of one value is undefined and torch raises. Yields the names of the layers that
     fell back, filled in as they run.
     """
-    fallen: list[str] = []
+    fallback: list[str] = []
 
     def before(name: str, layer: nn.Module, x: Tensor) -> None:
         single = _values_per_channel(x) == 1
         if single and layer.training and layer.running_mean is not None:
             layer.training = False
-            fallen.append(name)
+            fallback.append(name)
 
     layers = {n: m for n, m in module.named_modules() if is_batch_norm(m)}
     modes = {name: layer.training for name, layer in layers.items()}
@@ -90,7 +90,7 @@ def source_statistics_for_single_values(module: nn.Module) -> Iterator[list[str]
             )
             stack.callback(hook.remove)
         try:
-            yield fallen
+            yield fallback
         finally:
             for name, layer in layers.items():
                 layer.training = modes[name]

@@ -32,7 +32,7 @@ def build_optimizer(
 
 
 def none_kept(kept: Tensor) -> bool:
-    """Whether no sample is kept, where asking is free.
+    """Whether no sample is kept, where that is known without waiting.
 
     A CPU knows, and the backward can be left out. An accelerator would have to finish the forward
     first: there the step goes on and `descend(..., wanted=kept.any())` decides on the device.
@@ -79,8 +79,7 @@ def descend(
     optimizer.zero_grad(set_to_none=True)
     if not moved and not finite:
         warn(
-            "an update was left out: its gradient is not finite (overflow in the model or the"
-            " loss)",
+            "an update was left out: its gradient is not finite (overflow in the model or the loss)"
         )
     return moved
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import torch
@@ -20,25 +20,18 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
     After an exception the generator stands where it stood: a failed step leaves no trace.
     """
     get, put = _global_state(generator.device)
-    outside = get()
-    put(generator.get_state())
-    try:
+    with undisturbed(generator.device):
+        put(generator.get_state())
         yield
         generator.set_state(get())
-    finally:
-        put(outside)
 
 
-@contextmanager
-def undisturbed(device: torch.device) -> Iterator[None]:
+def undisturbed(device: torch.device) -> AbstractContextManager[None]:
     """While active, global draws on the device (by a model that is random in eval mode) leave the
     caller's random numbers as they would have been."""
-    get, put = _global_state(device)
-    outside = get()
-    try:
-        yield
-    finally:
-        put(outside)
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(devices=[device], device_type=device.type)
 
 
 def _global_state(

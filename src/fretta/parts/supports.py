@@ -7,8 +7,11 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..errors import StateError
+from .classifier import Classifier
+from .losses import entropy
 
 
 class SupportBank:
@@ -30,12 +33,12 @@ class SupportBank:
         self.count = torch.zeros(classes, dtype=torch.int64, device=like.device)
 
     @torch.no_grad()
-    def add(self, z: Tensor, label: Tensor, entropy: Tensor) -> None:
-        """Offer (B, d) embeddings; each class keeps its K lowest entropies, older first on ties."""
+    def add(self, z: Tensor, label: Tensor, H: Tensor) -> None:
+        """Offer (B, d) embeddings; a class keeps those of lowest entropy, the older on ties."""
         touched = label.unique()
         old = (touched[:, None] * self.k + torch.arange(self.k, device=z.device)).flatten()
         owner = torch.cat([touched.repeat_interleave(self.k), label])
-        rank_by = torch.cat([self.entropy[old], entropy.to(self.entropy.dtype)])
+        rank_by = torch.cat([self.entropy[old], H.to(self.entropy.dtype)])
         # One sort over (class, entropy): a stable sort by entropy, then a stable sort by class.
         order = rank_by.argsort(stable=True)
         order = order[owner[order].argsort(stable=True)]
@@ -102,3 +105,21 @@ class SupportBank:
         self.entropy[state["rows"].to(self.entropy.device)] = state["entropy"].to(self.entropy)
         self.total.copy_(state["total"])
         self.count.copy_(state["count"])
+
+
+@torch.no_grad()
+def bank_of_head(model: Classifier, k: int) -> SupportBank:
+    """A bank of unit vectors that begins with the head's own weight rows, one per class.
+
+    They are labeled and ranked by the head's prediction for them and compete like any support.
+    """
+    weight = model.head_weight()
+    bank = SupportBank(len(weight), k, like=weight)
+    add_batch(bank, F.normalize(weight), model.head(weight))
+    return bank
+
+
+def add_batch(bank: SupportBank, z: Tensor, logits: Tensor) -> None:
+    """Offer embeddings with their predicted class and the entropy of that prediction."""
+    sound = z.isfinite().all(1)  # an overflowed embedding would spoil its class for good
+    bank.add(z, logits.argmax(1), entropy(logits).where(sound, torch.nan))
