@@ -110,6 +110,7 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
         source=options.source,
         device=options.device,
     )
+    case.allow_outside = options.allow_outside
     labels, prior = case.labels, None
     if options.prior is not None:
         prior = class_shares(options.prior, labels.by_name(), len(labels.names))
