@@ -77,6 +77,7 @@ def test_the_shipped_model_needs_nothing_else(tmp_path: Path) -> None:
 
 # ---- in a process of its own --------------------------------------------------------------------
 
+
 def start(options: AdaptOptions, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "fretta.cli", *words(options, "--checkpoint", "0", *more)],

@@ -59,7 +59,9 @@ WHITE = [255] * 3
         (palette(0, 10, 20, 30), {"transparency": 0}, WHITE),
     ],
 )
-def test_colors(tmp_path: Path, image: Image.Image, saved: dict[str, object], expected: list[int]) -> None:
+def test_colors(
+    tmp_path: Path, image: Image.Image, saved: dict[str, object], expected: list[int]
+) -> None:
     image.save(tmp_path / "a.png", **saved)  # type: ignore[arg-type]
     assert pixel(tmp_path / "a.png") == expected
 

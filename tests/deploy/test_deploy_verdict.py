@@ -75,9 +75,7 @@ def test_a_measurement_overrides_the_estimate(
     right: int, gained: int, lost: int, interval: tuple[float, float], expected: str
 ) -> None:
     counts = Counts([512], [512], [512], [400], [right], changed=256, lost=lost, gained=gained)
-    result = AdaptResult(
-        Path(), True, counts, estimate=estimated(*interval), class_names=["cat"]
-    )
+    result = AdaptResult(Path(), True, counts, estimate=estimated(*interval), class_names=["cat"])
     assert result.verdict == expected.split()[0]
     assert result.verdict_lines()[0].startswith(expected)
 
