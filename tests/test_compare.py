@@ -183,7 +183,7 @@ def test_compare_reads_a_folder_of_images(folder: Path, tmp_path: Path) -> None:
     out = run(*line, "--skip-unreadable", "--out", str(tmp_path / "out"))
     assert "1 of 41 images could not be read: left out" in out.output
     assert "broken.png" in out.output
-    assert "shuffled, seed 0" in out.output
+    assert "shuffled (seed 0)" in out.output
     assert "Measured with labels" in out.output  # the folders are named as the classes
     content = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert [name for name, _ in content["unreadable"]] == ["0/<b>broken.png"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
 from .app import print_line, print_table
 from .options import (
     DataOptions,
@@ -91,6 +91,7 @@ def compare(
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..experiment.case import open_case
+    from .compare_page import note_on, table_of
 
     chosen = _methods(methods, set_ or [])
     given_prior = None if prior is None else read_prior(prior)
@@ -133,7 +134,8 @@ def compare(
     # a data set may name fewer classes than the model has
     names += [f"class {i}" for i in range(len(names), len(rows[0].predicted))]
     _print_unreadable(images)
-    _print(rows, names, level)
+    print_table(*table_of(rows, names))
+    print_line("\n" + note_on(rows, level))
     print_line("\n" + answer(rows, names))
     if out is not None:
         facts = {
@@ -189,28 +191,16 @@ def _from_files(
     case: Case, data: DataOptions, options: StreamOptions, workers: int, skip_unreadable: bool
 ) -> Images:
     """A folder or list, read as `fretta adapt` reads it."""
-    import numpy as np
     import torch
 
-    from ..data.listing import list_folder, read_list
     from ..data.read_ahead import group, read_ahead
+    from ..deploy.setup import find_images
     from ..experiment.loop import Item
     from ..models.labels import truth_of
 
-    path = Path(data.data)
-    listing = read_list(path, data.root) if path.is_file() else list_folder(path)
-    if not listing.names:
-        raise DataError(f"no images in {data.data!r}")
+    seed, limit = options.seed, options.limit or None
+    listing, _ = find_images(data.data, print_line, root=data.root, seed=seed, limit=limit)
     names = listing.names
-    if listing.folders > 1:  # one class after the other is a hard order
-        order = np.random.RandomState(options.seed).permutation(len(names))
-        names = [names[i] for i in order]
-        print_line(
-            f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {options.seed}"
-        )
-    if listing.ignored:
-        print_line(f"{listing.ignored:,} other files, no images by their names: ignored")
-    names = names[: options.limit or None]
     truth, why_not = truth_of(names, case.labels)
     if why_not:
         print_line(f"accuracy unknown: {why_not}")
@@ -248,13 +238,6 @@ def _print_unreadable(images: Images) -> None:
         print_line(f"  and {len(found) - NAMED:,} more")
 
 
-def _print(rows: list[Compared], names: list[str], level: float) -> None:
-    from .compare_page import note_on, table_of
-
-    print_table(*table_of(rows, names))
-    print_line("\n" + note_on(rows, level))
-
-
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
     from .._util import replace_file
     from .compare_page import page
@@ -264,14 +247,11 @@ def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_flat(value) for value in values)
+    for value in values:
+        measured = {f"measured_{k}": v for k, v in (value["measured"] or {}).items()}
+        writer.writerow(value | measured)
     content = {**facts, "unreadable": images.unreadable, "classes": names, "methods": values}
     replace_file(out / "compare.csv", text.getvalue().encode())
     replace_file(out / "compare.json", (json.dumps(content, indent=1) + "\n").encode())
     replace_file(out / "compare.html", page(rows, images, facts).encode())
     print_line(f"wrote compare.csv, compare.json and {out / 'compare.html'}")
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    measured = values["measured"] or {}
-    return values | {f"measured_{name}": value for name, value in measured.items()}

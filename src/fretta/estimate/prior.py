@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def class_shares(
     if unknown:
         near = get_close_matches(unknown[0].casefold(), numbers, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        listed = ", ".join([*list(numbers)[:SHOWN], *(["..."] if len(numbers) > SHOWN else [])])
+        listed = ", ".join(islice(numbers, SHOWN)) + (", ..." if len(numbers) > SHOWN else "")
         raise ConfigError(
             f"the prior names what the model does not have: {', '.join(unknown)}{hint}; its"
             f" classes are {listed}"
