@@ -14,25 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
+from . import options as opt
 from .app import print_line, print_table
-from .options import (
-    DataOptions,
-    Decoders,
-    Device,
-    Domains,
-    Labels,
-    Methods,
-    ModelOptions,
-    Pretrained,
-    Prior,
-    Severity,
-    SkipUnreadable,
-    Source,
-    StreamOptions,
-    check_file,
-    check_methods,
-    hyperparameters,
-)
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -40,7 +23,7 @@ if TYPE_CHECKING:
     from ..experiment.case import Case
     from ..experiment.loop import Item
     from ..method import Method
-    from ..models.labels import Labels as ClassLabels
+    from ..models.labels import Labels
 
 COLUMNS = (
     *("method", "verdict", "reason", "without_labels", "change", "low", "high", "adapted"),
@@ -56,35 +39,35 @@ class Images:
 
     batches: Iterator[Item]
     total: int
-    labels: ClassLabels
+    labels: Labels
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as found
 
 
 def compare(
-    model: ModelOptions,
-    data: DataOptions,
-    methods: Methods = "source,bn,tent,s-fret,g-fret",
+    model: opt.ModelOptions,
+    data: opt.DataOptions,
+    methods: opt.Methods = "source,bn,tent,s-fret,g-fret",
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
     ] = None,
-    pretrained: Pretrained = False,
-    labels: Labels = None,
+    pretrained: opt.Pretrained = False,
+    labels: opt.Labels = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="METHOD.NAME=VALUE, such as tent.lr=1e-3 (several times)."),
     ] = None,
-    domain: Domains = None,
-    severity: Severity = None,
-    stream: StreamOptions = StreamOptions(),
-    source: Source = None,
+    domain: opt.Domains = None,
+    severity: opt.Severity = None,
+    stream: opt.StreamOptions = opt.StreamOptions(),
+    source: opt.Source = None,
     level: Annotated[float, typer.Option(help="How often intervals are meant to hold.")] = 0.9,
     temperature: Annotated[
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
-    prior: Prior = None,
-    skip_unreadable: SkipUnreadable = False,
-    device: Device = None,
-    workers: Decoders = 2,
+    prior: opt.Prior = None,
+    skip_unreadable: opt.SkipUnreadable = False,
+    device: opt.Device = None,
+    workers: opt.Decoders = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
     from ..estimate.compare import answer
@@ -96,7 +79,7 @@ def compare(
     chosen = _methods(methods, set_ or [])
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
-        check_file(out / "compare.html", "--out")
+        opt.check_file(out / "compare.html", "--out")
     data.check()
     files = Path(data.data).exists()
     if files and (domain or stream.corruption):
@@ -153,7 +136,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
     from ..api import build_method
 
     values: dict[str, dict[str, Any]] = {n.strip(): {} for n in names.split(",") if n.strip()}
-    check_methods(list(values), "--methods")
+    opt.check_methods(list(values), "--methods")
     for pair in pairs:
         method, dot, rest = pair.partition(".")
         if not dot or method not in values:
@@ -161,7 +144,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
                 f"--set {pair!r}; write METHOD.NAME=VALUE with a method of --methods"
                 f" ({', '.join(values)}), such as tent.lr=1e-3"
             )
-        values[method] |= hyperparameters([rest])
+        values[method] |= opt.hyperparameters([rest])
     methods = {name: build_method(name, given) for name, given in values.items()}
     for built in methods.values():
         built.check()
@@ -171,7 +154,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
 # ---- images -------------------------------------------------------------------------------------
 
 
-def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None) -> Images:
+def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | None) -> Images:
     """Domains are judged one by one, and labels are known."""
     from ..models.labels import Labels
 
@@ -188,7 +171,11 @@ def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None
 
 
 def _from_files(
-    case: Case, data: DataOptions, options: StreamOptions, workers: int, skip_unreadable: bool
+    case: Case,
+    data: opt.DataOptions,
+    options: opt.StreamOptions,
+    workers: int,
+    skip_unreadable: bool,
 ) -> Images:
     """A folder or list, read as `fretta adapt` reads it."""
     import torch
