@@ -52,12 +52,9 @@ def redundancy(
     found = means(content)
     levels = [row["severity"] for row in found[content["methods"][0]]]
     columns = ["", "method", *("clean" if s == 0 else f"severity {s:g}" for s in levels)]
-    nrs = [["NRS", m, *(f"{row['nrs']:.4f}" for row in rows)] for m, rows in found.items()]
-    accuracy = [
-        ["accuracy %", m, *(f"{100 * row['accuracy']:.2f}" for row in rows)]
-        for m, rows in found.items()
-    ]
-    print_table(columns, nrs + accuracy)
+    rows = [["NRS", m, *(f"{r['nrs']:.4f}" for r in found[m])] for m in found]
+    rows += [["accuracy %", m, *(f"{100 * r['accuracy']:.2f}" for r in found[m])] for m in found]
+    print_table(columns, rows)
     _save(content, run.store, name)
 
 
@@ -84,10 +81,9 @@ def mechanism(
     )
     rows = []
     for method, curve in content["curves"].items():
-        half = max(len(curve["nrs"]) // 2, 1)
+        half, nrs = max(len(curve["nrs"]) // 2, 1), curve["nrs"]
         accuracy = 100 * sum(curve["right"]) / sum(content["images"])
-        halves = [_mean(part) for part in (curve["nrs"][:half], curve["nrs"][half:])]
-        rows.append([method, *halves, f"{accuracy:.2f}"])
+        rows.append([method, _mean(nrs[:half]), _mean(nrs[half:]), f"{accuracy:.2f}"])
     print_table(["method", "NRS, first half", "second half", "accuracy %"], rows)
     _save(content, run.store, name)
 
@@ -159,10 +155,8 @@ def sensitivity(
         domain = ["gaussian_noise", "defocus_blur", "fog", "contrast"]  # enough for a first look
     fixed = opt.hyperparameters(methods.set_)
     case = open_case(model, data, None, **stream.shift(severity))
-    entries: list[dict[str, dict[str, Any]]] = [
-        {"source": {}},
-        *({"g-fret": {"matrix": grid, **fixed}} for grid in grids),
-    ]
+    entries: list[dict[str, dict[str, Any]]] = [{"source": {}}]
+    entries += [{"g-fret": {"matrix": grid, **fixed}} for grid in grids]
     title = f"Sensitivity of g-fret on {data.data}"
     # `sensitivity` is the suite of the paper, with its data
     tags = {"suite": f"sensitivity-{_slug(data.data)}", "title": title}

@@ -121,14 +121,8 @@ def compare(
     print_line("\n" + note_on(rows, level))
     print_line("\n" + answer(rows, names))
     if out is not None:
-        facts = {
-            "model": model.model,
-            "data": data.data,
-            "prior": shares,
-            "answer": answer(rows, names),
-            "images": case.images_text(),
-        }
-        _write(out, rows, images, facts)
+        facts = {"model": model.model, "data": data.data, "images": case.images_text()}
+        _write(out, rows, images, {**facts, "prior": shares, "answer": answer(rows, names)})
 
 
 def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
@@ -165,9 +159,8 @@ def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | 
         limit=options.limit or None,
         domains=domains,
     )
-    return Images(
-        case.items(stream), stream.samples, Labels(list(case.data.classes), "the data set")
-    )
+    labels = Labels(list(case.data.classes), "the data set")
+    return Images(case.items(stream), stream.samples, labels)
 
 
 def _from_files(

@@ -224,9 +224,7 @@ class Run:
         result.notes = self.notes
         if not counts.images:
             if complete:
-                raise DataError(
-                    f"none of {counts.files:,} files could be read: nothing to adapt to"
-                )
+                raise DataError(f"none of {counts.files:,} files could be read")
             return result  # stopped before the first batch
         result.estimate = self.estimator.result(counts.predicted)
         if isinstance(self.adapter.method, Source):

@@ -85,8 +85,8 @@ def class_shares(
     if total > 1 and len(prior) == 1:
         (name,) = prior
         raise ConfigError(
-            f"the prior has {name}={total:g} alone; a share is between 0 and 1, such as"
-            f" {name}=0.8, and counts need more than one class"
+            f"the prior has {name}={total:g} alone; write a share such as {name}=0.8, or counts of"
+            " more than one class"
         )
     known: dict[int, float] = {}
     for name, value in prior.items():
