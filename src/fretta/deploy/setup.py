@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,13 +25,6 @@ from ..experiment.case import Case, open_case
 from ..models.labels import truth_of
 from ..models.preprocessing import Decoding
 from .options import STDIN, AdaptOptions
-
-# passed on as they are, to open_case and to find_images
-CASE_OPTIONS = (
-    *("weights", "num_classes", "pretrained", "head", "size", "mean", "std", "fit"),
-    *("labels", "source", "device"),
-)
-IMAGE_OPTIONS = ("root", "allow_outside", "null", "shuffle", "seed", "limit")
 
 
 @dataclass
@@ -103,7 +96,20 @@ class Setup:
 
 def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str], None]) -> Setup:
     """Find everything; a FrettaError says what is missing. `note` gets sentences for the user."""
-    case = open_case(options.model, **_chosen(options, CASE_OPTIONS))
+    case = open_case(
+        options.model,
+        weights=options.weights,
+        num_classes=options.num_classes,
+        pretrained=options.pretrained,
+        head=options.head,
+        size=options.size,
+        mean=options.mean,
+        std=options.std,
+        fit=options.fit,
+        labels=options.labels,
+        source=options.source,
+        device=options.device,
+    )
     case.allow_outside = options.allow_outside
     labels, prior = case.labels, None
     if options.prior is not None:
@@ -113,16 +119,14 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
             raise ConfigError("--shuffle needs all paths at once; they arrive one by one on -")
         listing, shuffled = Listing(os.path.realpath(options.root or ".")), False
     else:
-        listing, shuffled = find_images(options.data, note, **_chosen(options, IMAGE_OPTIONS))
+        names = ("root", "allow_outside", "null", "shuffle", "seed", "limit")
+        given = {name: getattr(options, name) for name in names}
+        listing, shuffled = find_images(options.data, note, **given)
     folder_classes, why_not = truth_of(listing.names, labels)
     if why_not:
         note(f"no accuracy is reported: {why_not}")
     stream = (stdin or sys.stdin.buffer) if options.data == STDIN else None
     return Setup(options, case, listing, shuffled, folder_classes, prior, stream)
-
-
-def _chosen(options: AdaptOptions, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in names}
 
 
 def find_images(
