@@ -270,23 +270,6 @@ def test_start_up_is_not_charged(digits: Digits, monkeypatch: pytest.MonkeyPatch
     assert row.seconds_per_batch == 7.0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "nowhere"], "no folder or list of images that exists, nor a data set"),
-        (["--data", "digits", "--methods", "tant"], "did you mean 'tent'"),
-        (["--data", "digits", "--set", "lr=1"], "write METHOD.NAME=VALUE"),
-        (["--data", "digits", "--mean", "x"], "--mean 'x' is not a list"),
-        (["--data", "digits", "--prior", "ten=0.5"], "does not have: ten"),
-        (["--data", "digits", "--prior", "half"], "neither a file nor shares"),
-    ],
-)
-def test_errors_say_what_would_work(arguments: list[str], message: str) -> None:
-    out = CliRunner().invoke(app, ["compare", "--model", "digits", *arguments])
-    assert isinstance(out.exception, ConfigError)
-    assert message in str(out.exception)
-
-
 def test_source_images_reach_the_methods_that_need_them(digits: Digits) -> None:
     net, items = digits
     with pytest.raises(NeedError, match="eata needs unlabeled source images"):
