@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +25,11 @@ from fretta.experiment.loop import Item, share_frozen
 from fretta.models import load, load_source
 
 NAMES = ("bn", "tent", "tsd", "g-fret")
+Digits = tuple[nn.Module, list[Item]]
 
 
 @pytest.fixture(scope="module")
-def digits() -> tuple[nn.Module, list[Item]]:
+def digits() -> Digits:
     net, card = load_source("digits")
     preprocessing = Preprocessing.from_json(card.preprocessing)
     data = open_dataset("digits", corruption=["gaussian_noise", "contrast"])
@@ -38,7 +39,7 @@ def digits() -> tuple[nn.Module, list[Item]]:
 
 
 @pytest.mark.slow
-def test_every_method_does_what_it_does_alone(digits: tuple[nn.Module, list[Item]]) -> None:
+def test_every_method_does_what_it_does_alone(digits: Digits) -> None:
     net, items = digits
     before = {k: v.clone() for k, v in net.state_dict().items()}
     rows = compare(net, items, {name: build_method(name, {}) for name in NAMES})
@@ -56,7 +57,7 @@ def test_every_method_does_what_it_does_alone(digits: tuple[nn.Module, list[Item
     assert len({row.estimate.source for row in rows}) == 1
 
 
-def test_helpful_adapting_is_seen_without_labels(digits: tuple[nn.Module, list[Item]]) -> None:
+def test_helpful_adapting_is_seen_without_labels(digits: Digits) -> None:
     net, items = digits
     blind = [Item(item.x, None, item.reset, item.domain) for item in items]
     rows = compare(net, blind, {"bn": build_method("bn", {})})
@@ -70,10 +71,13 @@ def test_helpful_adapting_is_seen_without_labels(digits: tuple[nn.Module, list[I
     assert seen[1].accuracy is not None
     assert seen[0].accuracy > seen[1].accuracy + 0.1
     assert seen[0].estimate == rows[0].estimate
+    still = compare(net, blind, {"still": build_method("bn", {"alpha": 0.0})})
+    assert {row.verdict for row in still} == {"reference", "no change"}
+    assert answer(still).startswith("The source model predicted")
 
 
 @pytest.mark.slow
-def test_a_ruined_model_comes_last(digits: tuple[nn.Module, list[Item]]) -> None:
+def test_a_ruined_model_comes_last(digits: Digits) -> None:
     net, items = digits
     ruined = build_method("tent", {"lr": 10.0})
     several = [Item(i.x, i.y, False, "") for _ in range(3) for i in items]
@@ -84,9 +88,7 @@ def test_a_ruined_model_comes_last(digits: tuple[nn.Module, list[Item]]) -> None
     assert answer(only).startswith("Adapting hurts")
 
 
-def test_frozen_tensors_are_shared_and_adapted_ones_are_not(
-    digits: tuple[nn.Module, list[Item]],
-) -> None:
+def test_frozen_tensors_are_shared_and_adapted_ones_are_not(digits: Digits) -> None:
     net, items = digits
     x = items[0].x
     adapter, twin = fretta.adapt(net, "tent"), fretta.adapt(net, "tent")
@@ -105,7 +107,7 @@ def test_frozen_tensors_are_shared_and_adapted_ones_are_not(
     assert share_frozen(all_of_it, net) < 4 * everything
 
 
-def test_what_cannot_be_compared(digits: tuple[nn.Module, list[Item]]) -> None:
+def test_what_cannot_be_compared(digits: Digits) -> None:
     net, items = digits
     with pytest.raises(DataError, match="no image"):
         compare(net, [], {"bn": build_method("bn", {})})
@@ -113,6 +115,8 @@ def test_what_cannot_be_compared(digits: tuple[nn.Module, list[Item]]) -> None:
         compare(net, items, {"source": build_method("bn", {})})
     with pytest.raises(ConfigError, match="has 3 labels"):
         compare(net, [Item(items[0].x, torch.zeros(3))], {})
+    with pytest.raises(ConfigError, match="label 12, but the model has 10 classes"):
+        compare(net, [Item(items[0].x, torch.full((32,), 12))], {})
 
 
 # ---- the command --------------------------------------------------------------------------------
@@ -179,28 +183,17 @@ def test_compare_reads_a_folder_of_images(folder: Path, tmp_path: Path) -> None:
     out = run(*line, "--skip-unreadable", "--out", str(tmp_path / "out"))
     assert "1 of 41 images could not be read: left out" in out.output
     assert "broken.png" in out.output
-    assert "shuffled, seed 0" in out.output
+    assert "shuffled (seed 0)" in out.output
     assert "Measured with labels" in out.output  # the folders are named as the classes
     content = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert [name for name, _ in content["unreadable"]] == ["0/<b>broken.png"]
     page = (tmp_path / "out" / "compare.html").read_text()
     assert "<b>broken" not in page
     assert "&lt;b&gt;broken.png" in page
-    tags = _Tags()
-    tags.feed(page)
-    assert not tags.seen & {"script", "img", "link", "iframe"}
+    assert not re.search("<(script|img|link|iframe)", page)
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-
-
-# ---- what is said -------------------------------------------------------------------------------
+# ---- verdicts -----------------------------------------------------------------------------------
 
 
 class Fixed(nn.Module):
@@ -248,8 +241,8 @@ def test_a_stream_of_cats_is_never_said_to_gain() -> None:
     assert [row.method for row in compare(net, blind, methods)] == ["source", "bn"]
     prior = [0.2 / 9] * 10
     prior[3] = 0.8
-    told = {row.method: row for row in compare(net, blind, methods, prior=prior)}
-    assert told["bn"].verdict == "hurts"
+    known = {row.method: row for row in compare(net, blind, methods, prior=prior)}
+    assert known["bn"].verdict == "hurts"
     # labels have the last word
     seen = {row.method: row for row in compare(net, items, methods)}
     measured = seen["bn"].measured
@@ -265,19 +258,7 @@ def test_a_stream_of_cats_is_never_said_to_gain() -> None:
     assert measured.source_right == int(before.sum())
 
 
-def test_a_method_that_changes_nothing_is_the_source_model(
-    digits: tuple[nn.Module, list[Item]],
-) -> None:
-    net, items = digits
-    blind = [Item(item.x) for item in items]
-    rows = compare(net, blind, {"still": build_method("bn", {"alpha": 0.0})})
-    assert {row.verdict for row in rows} == {"reference", "no change"}
-    assert answer(rows).startswith("The source model predicted")
-
-
-def test_start_up_is_not_charged(
-    digits: tuple[nn.Module, list[Item]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_up_is_not_charged(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first batch takes 100 seconds by this clock, the others 1, 2 and 30."""
     net, items = digits
     begins = iter([0.0, 100.0, 100.0, 101.0, 101.0, 103.0, 103.0, 133.0])
@@ -289,49 +270,23 @@ def test_start_up_is_not_charged(
     assert row.seconds_per_batch == 7.0
 
 
-def test_labels_must_be_those_of_the_model(digits: tuple[nn.Module, list[Item]]) -> None:
-    net, items = digits
-    strange = Item(items[0].x, torch.full((32,), 12))
-    with pytest.raises(ConfigError, match="label 12, but the model has 10 classes"):
-        compare(net, [strange], {})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "nowhere"], "no folder or list of images that exists, nor a data set"),
-        (["--data", "digits", "--methods", "tant"], "did you mean 'tent'"),
-        (["--data", "digits", "--set", "lr=1"], "write METHOD.NAME=VALUE"),
-        (["--data", "digits", "--mean", "x"], "--mean 'x' is not a list"),
-        (["--data", "digits", "--prior", "ten=0.5"], "does not have: ten"),
-        (["--data", "digits", "--prior", "half"], "neither a file nor shares"),
-    ],
-)
-def test_errors_say_what_would_work(arguments: list[str], message: str) -> None:
-    out = CliRunner().invoke(app, ["compare", "--model", "digits", *arguments])
-    assert isinstance(out.exception, ConfigError)
-    assert message in str(out.exception)
-
-
-def test_source_images_reach_the_methods_that_need_them(
-    digits: tuple[nn.Module, list[Item]],
-) -> None:
+def test_source_images_reach_the_methods_that_need_them(digits: Digits) -> None:
     net, items = digits
     with pytest.raises(NeedError, match="eata needs unlabeled source images"):
         compare(net, items, {"eata": build_method("eata", {})})
-    asked: list[int] = []
+    seen: list[int] = []
 
     def source() -> Iterator[torch.Tensor]:
         for item in items:
-            asked.append(len(item.x))
+            seen.append(len(item.x))
             yield item.x
 
     rows = compare(net, items, {n: build_method(n, {}) for n in ("eata", "bn")}, source=source)
     assert {row.method for row in rows} == {"source", "eata", "bn"}
-    assert sum(asked) == 256  # once, by eata alone
+    assert sum(seen) == 256  # once, by eata alone
 
 
-def test_the_example_in_the_docs(digits: tuple[nn.Module, list[Item]]) -> None:
+def test_the_example_in_the_docs(digits: Digits) -> None:
     net, items = digits
     text = (Path(__file__).parent.parent / "docs" / "estimate.md").read_text(encoding="utf-8")
     code = text.split("```python\n")[1].split("```")[0]
@@ -340,11 +295,16 @@ def test_the_example_in_the_docs(digits: tuple[nn.Module, list[Item]]) -> None:
     assert names["found"].helps is True  # type: ignore[attr-defined]
 
 
-@pytest.mark.data
-def test_on_real_images(shared: Path) -> None:
-    """CIFAR-10 in fog: adapting helps much, and the interval knows it."""
+@pytest.fixture
+def cifar(shared: Path) -> tuple[nn.Module, Preprocessing]:
     weights = shared / "data" / "weights" / "cifar10_resnet20.safetensors"
-    net, preprocessing = load("cifar:resnet20", weights, 10), Preprocessing(size=32)
+    return load("cifar:resnet20", weights, 10), Preprocessing(size=32)
+
+
+@pytest.mark.data
+def test_on_real_images(shared: Path, cifar: tuple[nn.Module, Preprocessing]) -> None:
+    """CIFAR-10 in fog: adapting helps much, and the interval knows it."""
+    net, preprocessing = cifar
     data = open_dataset("cifar10", shared / "data", corruption="fog")
     stream = make_stream(data, batch_size=64, limit=256)
     items = [Item(preprocessing.apply(b.x), b.y) for b in stream]
@@ -360,10 +320,11 @@ def test_on_real_images(shared: Path) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize(("number", "share"), [(3, 0.8), (8, 0.7), (1, 0.5)])
-def test_real_uneven_classes_are_not_said_to_help(shared: Path, number: int, share: float) -> None:
+def test_real_uneven_classes_are_not_said_to_help(
+    shared: Path, cifar: tuple[nn.Module, Preprocessing], number: int, share: float
+) -> None:
     """Clean CIFAR-10 with one frequent class: true changes of -37, -40 and -18 points."""
-    weights = shared / "data" / "weights" / "cifar10_resnet20.safetensors"
-    net, preprocessing = load("cifar:resnet20", weights, 10), Preprocessing(size=32)
+    net, preprocessing = cifar
     domain = open_dataset("cifar10", shared / "data").domains[0]
     shares = [share if c == number else (1 - share) / 9 for c in range(10)]
     random = np.random.RandomState(0)
@@ -380,8 +341,8 @@ def test_real_uneven_classes_are_not_said_to_help(shared: Path, number: int, sha
     assert blind["bn"].verdict == "cannot tell"
     assert blind["bn"].estimate.uneven is not None
     assert blind["bn"].estimate.uneven.number == number
-    told = {row.method: row for row in compare(net, items, methods, prior=shares)}
-    assert told["bn"].estimate.helps is False
-    assert told["bn"].verdict == "hurts"  # measured
-    assert told["bn"].measured is not None
-    assert told["bn"].measured.change < -0.1
+    known = {row.method: row for row in compare(net, items, methods, prior=shares)}
+    assert known["bn"].estimate.helps is False
+    assert known["bn"].verdict == "hurts"  # measured
+    assert known["bn"].measured is not None
+    assert known["bn"].measured.change < -0.1

@@ -44,7 +44,7 @@ def test_from_a_file(tmp_path: Path, name: str, content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("catt=0.5", "does not have: catt .did you mean 'cat'"),
         ("cat", "neither a file nor shares"),
@@ -56,13 +56,15 @@ def test_from_a_file(tmp_path: Path, name: str, content: str) -> None:
         ("cat=80", "such as cat=0.8"),
     ],
 )
-def test_what_cannot_be(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_bad_priors(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         shares(text)
 
 
-def test_files_that_cannot_be(tmp_path: Path) -> None:
-    for name, content in (("a.json", "[1]"), ("b.json", "{"), ("c.csv", "cat;0.5")):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ConfigError, match=name):
-            read_prior(str(tmp_path / name))
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.json", "[1]"), ("b.json", "{"), ("c.csv", "cat;0.5")]
+)
+def test_bad_files(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=name):
+        read_prior(str(tmp_path / name))

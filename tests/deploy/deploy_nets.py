@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,10 +13,31 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from fretta.deploy import AdaptOptions, AdaptResult, adapt_images
+
 # for processes that import this module
 _PATHS = (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, _PATHS))}
 NAMES = ("ant", "bee", "cat", "dog")
+FILES = ("predictions.csv", "health.jsonl", "adapted.safetensors")
+
+
+def content(out: Path) -> list[bytes]:
+    """What must be the same byte for byte."""
+    return [(out / name).read_bytes() for name in FILES]
+
+
+def table(out: Path) -> list[dict[str, str]]:
+    with (out / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stop_after(batches: int, options: AdaptOptions, **more: Any) -> AdaptResult:
+    """A run that is stopped as Ctrl-C does it."""
+    done: list[int] = []
+    return adapt_images(
+        options, on_batch=lambda c: done.append(1), stopped=lambda: len(done) >= batches, **more
+    )
 
 
 def save_images(folder: Path, count: int, side: int = 16) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from PIL import Image
 
 from fretta.errors import ConfigError
 from fretta.models import load, load_source
-from fretta.models.labels import Labels, find_labels, truth_of
+from fretta.models.labels import Labels, find_labels, read_labels, truth_of
 from fretta.models.preprocessing import find_preprocessing
 
 
-def test_timm_models_carry_theirs() -> None:
+def test_models_of_libraries_carry_theirs() -> None:
     net = load("timm:resnet18", num_classes=5)
     found = find_preprocessing(net, "timm:resnet18")
     assert (found.size, found.fit) == (224, "crop")
@@ -30,9 +31,6 @@ def test_timm_models_carry_theirs() -> None:
     names = find_labels(load("timm:resnet18"), 1000, None)
     assert names.names[1].startswith("goldfish")
     assert names.of_folder()["n01443537"] == 1
-
-
-def test_torchvision_presets() -> None:
     found = find_preprocessing(load("torchvision:resnet18"), "torchvision:resnet18")
     assert (found.size, found.crop_ratio) == (224, 0.875)
     assert found.mean == (0.485, 0.456, 0.406)
@@ -50,6 +48,7 @@ def test_a_card_knows_and_the_user_wins() -> None:
 
 
 HF: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
+CROPPED = {"size": {"shortest_edge": 40}, "do_center_crop": True, "crop_size": 32}
 
 
 @pytest.mark.parametrize(
@@ -57,20 +56,17 @@ HF: dict[str, Any] = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample
     [
         ({"size": {"height": 32, "width": 32}}, (32, "squash", 0.875)),
         ({"size": 48}, (48, "squash", 0.875)),
-        (
-            {"size": {"shortest_edge": 40}, "do_center_crop": True, "crop_size": 32},
-            (32, "crop", 0.8),
-        ),
+        (CROPPED, (32, "crop", 0.8)),
     ],
 )
 def test_hugging_face_configs(tmp_path: Path, changes: dict[str, Any], expected: Any) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**HF, **changes}))
-    how = find_preprocessing(tiny(), f"hf:{tmp_path}")
-    assert (how.size, how.fit, how.crop_ratio) == expected
-    assert how.interpolation == "bicubic"
+    found = find_preprocessing(tiny(), f"hf:{tmp_path}")
+    assert (found.size, found.fit, found.crop_ratio) == expected
+    assert found.interpolation == "bicubic"
 
 
-def test_what_is_not_known_is_asked_for(tmp_path: Path) -> None:
+def test_unknown_preprocessing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="size= and mean= and std="):
         find_preprocessing(tiny(), "deploy_nets:tiny")
     with pytest.raises(ConfigError, match="give std="):
@@ -90,26 +86,49 @@ def test_a_model_of_gray_images() -> None:
     assert (x[0, 0].mul(255).round().numpy() == expected).all()
 
 
-class Config:
-    def __init__(self, names: dict[int, str]) -> None:
-        self.id2label = names
-
-
 def test_labels_of_a_config() -> None:
     net = tiny(2)
-    net.config = Config({1: "bee", 0: "ant"})  # type: ignore[assignment]
+    net.config = SimpleNamespace(id2label={1: "bee", 0: "ant"})  # type: ignore[assignment]
     assert find_labels(net, 2, None).names == ["ant", "bee"]
-    net.config = Config({0: "LABEL_0", 1: "LABEL_1"})  # type: ignore[assignment]
+    net.config = SimpleNamespace(id2label={0: "LABEL_0", 1: "LABEL_1"})  # type: ignore[assignment]
     assert not find_labels(net, 2, None).known  # placeholders
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "\ufeffant\r\nbee\n\n"),
+        ("a.json", '["ant", "bee"]'),
+        ("b.json", '{"1": "bee", "0": "ant"}'),
+        ("config.json", '{"id2label": {"0": "ant", "1": "bee"}, "hidden_size": 8}'),
+    ],
+)
+def test_label_files(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(text.encode())
+    assert read_labels(tmp_path / name) == ["ant", "bee"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "ant\n\nbee", "line 2 has no name"),
+        ("a.txt", "", "line 1 has no name"),
+        ("a.json", "[" * 100_000, "is not JSON"),
+        ("a.json", '{"x": "ant"}', "'x' is no number"),
+        ("a.json", '{"1": "ant"}', "are not 0 to 0"),
+        ("a.json", "[1, 2]", "holds no labels"),
+    ],
+)
+def test_bad_label_files(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_labels(tmp_path / name)
 
 
 def test_when_folders_name_the_classes() -> None:
     labels = Labels(["ant", "bee"], "a file")
-    assert truth_of(["x/Ant/1.png", "y/ant/2.png", "bee/3.png"], labels)[0] == {
-        "x/Ant": 0,
-        "y/ant": 0,
-        "bee": 1,
-    }
+    folders = {"x/Ant": 0, "y/ant": 0, "bee": 1}
+    assert truth_of(["x/Ant/1.png", "y/ant/2.png", "bee/3.png"], labels)[0] == folders
     assert truth_of(["1.png"], labels) == ({}, "")
     assert truth_of(["ant/1.png", "cow/1.png"], labels)[0] == {}
     assert truth_of(["0/1.png"], Labels(["0", "1"], "", known=False))[0] == {}

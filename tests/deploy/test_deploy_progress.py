@@ -44,36 +44,35 @@ def test_the_time_left_includes_the_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert run.left == 0
 
 
-def test_every_phase_is_told(options: Make) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    adapt_images(options(), on_progress=lambda p: told.append((p.phase, p.done, p.total)))
-    assert list(dict.fromkeys(phase for phase, _, _ in told)) == [ADAPTING, STATISTICS, CHECK]
-    ends = {phase: (done, total) for phase, done, total in told}
+def test_every_phase_is_shown(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To Python, as a bar on a terminal, as lines elsewhere."""
+    seen: list[tuple[str, int, int | None]] = []
+    screen = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(adapt, "console", Console(file=screen, force_terminal=True, width=120))
+        with adapt._progress() as show:
+
+            def on_progress(p: Progress) -> None:
+                seen.append((p.phase, p.done, p.total))
+                show.progress(p)
+
+            adapt_images(options(), on_progress=on_progress)
+            show.bar.refresh()  # type: ignore[union-attr]
+    ends = {phase: (done, total) for phase, done, total in seen}
     assert ends == {ADAPTING: (44, 44), STATISTICS: (16, 16), CHECK: (44, 44)}
-
-
-def test_lines_where_there_is_no_terminal(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(ends) == [ADAPTING, STATISTICS, CHECK]
+    assert "checking the weights" in screen.getvalue()
+    assert "44 of 44 images" in screen.getvalue()
     monkeypatch.setattr(adapt, "EVERY", 0.0)
-    done = CliRunner().invoke(app, words(options()), catch_exceptions=False)
+    done = CliRunner().invoke(app, words(options(), "--force"), catch_exceptions=False)
     assert "adapting: 8 of 44 images" in done.output
     assert "statistics for the weights: 16 of 16 images" in done.output
     assert "checking the weights: 44 of 44 images" in done.output
     assert " left" in done.output
 
 
-def test_a_bar_on_a_terminal(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr(adapt, "console", console)
-    with adapt._progress() as show:
-        adapt_images(options(), on_progress=show.progress)
-        show.bar.refresh()  # type: ignore[union-attr]
-    assert "checking the weights" in screen.getvalue()
-    assert "44 of 44 images" in screen.getvalue()
-
-
 @pytest.mark.parametrize(
-    ("exported", "seen", "expected"),
+    ("check", "seen", "expected"),
     [
         (WeightsCheck(512, 256, 0.99, None), 600, ""),
         (WeightsCheck(512, 256, 0.904, 0.8, 0.82), 5000, "--statistics 2048"),
@@ -82,18 +81,15 @@ def test_a_bar_on_a_terminal(options: Make, monkeypatch: pytest.MonkeyPatch) -> 
         (WeightsCheck(0, 0, None, None), 512, ""),
     ],
 )
-def test_little_agreement_is_explained(exported: WeightsCheck, seen: int, expected: str) -> None:
-    assert expected in exported.advice(seen)
-    assert bool(exported.advice(seen)) == bool(expected)
-    if exported.agreement is not None:
-        assert f"{100 * exported.agreement:.1f} % of 256 images" in str(exported)
-        assert ("80.0 %, the adapter's 82.0 %" in str(exported)) == (exported.accuracy is not None)
+def test_little_agreement_is_explained(check: WeightsCheck, seen: int, expected: str) -> None:
+    assert expected in check.advice(seen)
+    assert bool(check.advice(seen)) == bool(expected)
+    if check.agreement is not None:
+        assert f"{100 * check.agreement:.1f} % of 256 images" in str(check)
+        assert ("80.0 %, the adapter's 82.0 %" in str(check)) == (check.accuracy is not None)
 
 
 def test_the_page_explains_it_too(options: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fretta.deploy.result.AGREES", 1.01)
-    result = adapt_images(options())
-    assert result.weights is not None
-    page = (options().out / "summary.html").read_text()
-    assert "16 images; the adapter uses those of each batch" in page
-    assert "--statistics 64" in page
+    assert adapt_images(options()).weights is not None
+    assert "--statistics 64" in (options().out / "summary.html").read_text()

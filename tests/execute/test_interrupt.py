@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 from executor_parts import ONE, small_jobs
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from fretta.cli.app import Commands, after_interrupt
 from fretta.experiment.execute import Event, run_jobs
 from fretta.experiment.store import Store
 
+RECORDS = "results/records/[!.]*.json"
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -99,9 +101,8 @@ def test_the_counter_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # ---- as a user does it: to the whole process group, as a terminal sends it ---------------------
 
 
-def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Ctrl-C as soon as a file of that pattern is there."""
-    process = subprocess.Popen(
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-m", "fretta", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(SRC)},
@@ -110,6 +111,11 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
         text=True,
         start_new_session=True,
     )
+
+
+def interrupted(folder: Path, pattern: str, *arguments: str) -> str:
+    """Ctrl-C as soon as a file of that pattern is there; the line that is printed."""
+    process = start(folder, *arguments)
     while process.poll() is None and not any(folder.glob(pattern)):
         time.sleep(0.01)
     if process.poll() is None:
@@ -119,21 +125,15 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
     assert "Traceback" not in out + err
     assert err.startswith("stopped")
     assert err.count("\n") == 1
-    return subprocess.CompletedProcess(arguments, 130, out, err)
+    return err
 
 
 def resumed(folder: Path, line: str) -> str:
-    """The command that the line tells to type, as typed."""
-    command = shlex.split(line.partition("to go on: fretta ")[2])
-    out = subprocess.run(
-        [sys.executable, "-m", "fretta", *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(SRC)},
-        capture_output=True,
-        text=True,
-    )
-    assert out.returncode == 0, out.stderr
-    return out.stdout
+    """The command that the line says to type, as typed."""
+    process = start(folder, *shlex.split(line.partition("to go on: fretta ")[2]))
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
 
 
 EXECUTORS = [
@@ -146,10 +146,10 @@ EXECUTORS = [
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_run(tmp_path: Path, executor: list[str]) -> None:
     runs = ("run", "smoke", "--seed", "0", "--seed", "1", "--seed", "2")  # 12: some are left
-    stopped = interrupted(tmp_path, "results/records/[!.]*.json", *runs, *executor)
+    stopped = interrupted(tmp_path, RECORDS, *runs, *executor)
     there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
     assert there < 12
-    out = resumed(tmp_path, stopped.stderr)
+    out = resumed(tmp_path, stopped)
     assert f"{there} were there already" in out
     assert f"[{there + 1}/12]" in out
     assert "[12/12]" in out
@@ -158,16 +158,13 @@ def test_run(tmp_path: Path, executor: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_corrupt(tmp_path: Path, jobs: str) -> None:
-    import numpy as np
-    from PIL import Image
-
     (tmp_path / "pictures" / "cat").mkdir(parents=True)
     for i in range(40):
-        pixels = np.random.default_rng(i).integers(0, 255, (128, 128, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / "cat" / f"{i}.png")
+        image = Image.effect_noise((128, 128), 50).convert("RGB")
+        image.save(tmp_path / "pictures" / "cat" / f"{i}.png")
     arguments = ("corrupt", "pictures", "out", "--corruption", "glass_blur", "--jobs", jobs)
     stopped = interrupted(tmp_path, "out/glass_blur/*/cat/[!.]*.png", *arguments)
-    assert "already there" in resumed(tmp_path, stopped.stderr)
+    assert "already there" in resumed(tmp_path, stopped)
     assert len(list((tmp_path / "out").rglob("[!.]*.png"))) == 200
 
 
@@ -175,12 +172,9 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "arguments"),
     [
-        (
-            "results/records/[!.]*.json",
-            "evaluate --model digits --data digits --method bn --method tea",
-        ),
-        ("results/records/[!.]*.json", "tune smoke --method tent --rule oracle"),
-        ("results/records/[!.]*.json", "analyze sensitivity --jobs 2"),
+        (RECORDS, "evaluate --model digits --data digits --method bn --method tea"),
+        (RECORDS, "tune smoke --method tent --rule oracle"),
+        (RECORDS, "analyze sensitivity --jobs 2"),
         ("results/records", "analyze redundancy"),
         ("d.ckpt", "train digits --out d.safetensors --epochs 200"),
         ("demo-output/records/[!.]*.json", "demo"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,22 +15,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ..errors import ConfigError
+from . import options as opt
 from .app import console, print_line
 from .messages import name_options
-from .options import (
-    BatchSize,
-    Decoders,
-    Device,
-    Labels,
-    ModelOptions,
-    Pretrained,
-    Prior,
-    Seed,
-    Set,
-    SkipUnreadable,
-    SourceFolder,
-    hyperparameters,
-)
 
 if TYPE_CHECKING:
     from ..deploy import AdaptResult
@@ -48,11 +36,11 @@ class CommandOptions:
     ]
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")]
     method: Annotated[str, typer.Option(help="See `fretta list`.")] = "g-fret"
-    labels: Labels = None
+    labels: opt.Labels = None
     guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
         "rollback"
     )
-    batch_size: BatchSize = 64
+    batch_size: opt.BatchSize = 64
     shuffle: Annotated[
         bool | None,
         typer.Option(
@@ -60,9 +48,9 @@ class CommandOptions:
             help="Default: a folder with folders of images is shuffled, all else keeps its order.",
         ),
     ] = None
-    seed: Seed = 0
+    seed: opt.Seed = 0
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many images.")] = None
-    skip_unreadable: SkipUnreadable = False
+    skip_unreadable: opt.SkipUnreadable = False
     compare_source: Annotated[
         bool,
         typer.Option(
@@ -74,7 +62,7 @@ class CommandOptions:
     alpha: Annotated[
         str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
     ] = "white"
-    source: SourceFolder = None
+    source: opt.SourceFolder = None
     statistics: Annotated[
         int, typer.Option(min=1, help="Latest images that give the weights their statistics.")
     ] = 512
@@ -87,16 +75,16 @@ class CommandOptions:
     null: Annotated[
         bool, typer.Option("--null", help="Paths are separated by NUL, as find -print0 does.")
     ] = False
-    device: Device = None
-    workers: Decoders = 2
+    device: opt.Device = None
+    workers: opt.Decoders = 2
 
 
 def adapt(
-    model: ModelOptions,
+    model: opt.ModelOptions,
     options: CommandOptions,
-    pretrained: Pretrained = False,
-    set_: Set = None,
-    prior: Prior = None,
+    pretrained: opt.Pretrained = False,
+    set_: opt.Set = None,
+    prior: opt.Prior = None,
     checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in --out.")] = False,
@@ -113,7 +101,7 @@ def adapt(
                 **model.arguments(),
                 **vars(options),
                 pretrained=pretrained,
-                hyperparameters=hyperparameters(set_),
+                hyperparameters=opt.hyperparameters(set_),
                 prior=None if prior is None else read_prior(prior),
                 checkpoint_seconds=checkpoint,
             ),
@@ -140,11 +128,10 @@ def _signals() -> Iterator[list[int]]:
         received.append(number)
         print_line("stopping after this batch; once more to stop at once")
 
-    try:
-        old = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread
+    if threading.current_thread() is not threading.main_thread():
         yield received
         return
+    old = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:
@@ -160,9 +147,9 @@ class _Show:
         self.printed = time.monotonic()
 
     def start(self, setup: Any, counts: Any) -> None:
-        print_line(f"model   {setup.case.spec}, {len(setup.case.labels.names):,} classes")
-        print_line(f"labels  {setup.case.labels.origin}")
-        print_line(f"images  {setup.case.preprocessing.text()}")
+        case, labels = setup.case, setup.case.labels
+        print_line(f"model   {case.spec}, {len(labels.names):,} classes\nlabels  {labels.origin}")
+        print_line(f"images  {case.preprocessing.text()}")
         if counts.files:
             print_line(f"resumed after {counts.files:,} images")
         self.printed = time.monotonic()
@@ -172,13 +159,8 @@ class _Show:
         left = "" if pace.left is None else f", {duration(pace.left)} left"
         facts = f"{pace.done:,}{of} images, {pace.rate:.3g}/s{left}"
         if self.bar is not None and self.task is not None:
-            self.bar.update(
-                self.task,
-                description=pace.phase,
-                completed=pace.done,
-                total=pace.total,
-                facts=facts,
-            )
+            now = {"description": pace.phase, "completed": pace.done, "total": pace.total}
+            self.bar.update(self.task, **now, facts=facts)  # type: ignore[arg-type]
         elif time.monotonic() - self.printed >= EVERY:
             self.printed = time.monotonic()
             print_line(f"{pace.phase}: {facts}")

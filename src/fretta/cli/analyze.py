@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
+from . import options as opt
 from .app import print_line, print_table
-from .options import (
-    DataOptions,
-    Domains,
-    MethodOptions,
-    ModelOptions,
-    RunOptions,
-    Severity,
-    Source,
-    StoreOptions,
-    StreamOptions,
-    check_methods,
-    hyperparameters,
-    numbers,
-)
 from .progress import progress_bar
 from .run import open_case, run_jobs
 
@@ -31,23 +18,23 @@ if TYPE_CHECKING:
     from ..experiment.analysis import Setting
 
 Name = Annotated[str | None, typer.Option(help="Name in the store; default: kind and data set.")]
-MODEL = ModelOptions(model="digits")
-DATA = DataOptions(data="digits")
-METHODS = MethodOptions(method=["source", "bn", "tent", "s-fret", "g-fret"])
+MODEL = opt.ModelOptions(model="digits")
+DATA = opt.DataOptions(data="digits")
+METHODS = opt.MethodOptions(method=["source", "bn", "tent", "s-fret", "g-fret"])
 
 
 def redundancy(
-    model: ModelOptions = MODEL,
-    data: DataOptions = DATA,
-    methods: MethodOptions = METHODS,
-    stream: StreamOptions = StreamOptions(limit=128),
+    model: opt.ModelOptions = MODEL,
+    data: opt.DataOptions = DATA,
+    methods: opt.MethodOptions = METHODS,
+    stream: opt.StreamOptions = opt.StreamOptions(limit=128),
     severity: Annotated[
         list[float] | None,
         typer.Option(min=1, max=5, help="Severity (several times); default: 1 to 5."),
     ] = None,
-    source: Source = None,
+    source: opt.Source = None,
     name: Name = None,
-    run: StoreOptions = StoreOptions(),
+    run: opt.StoreOptions = opt.StoreOptions(),
 ) -> None:
     """Redundancy and accuracy against severity, and the feature relation graph."""
     from ..experiment.analysis import redundancy_under_shift
@@ -65,24 +52,21 @@ def redundancy(
     found = means(content)
     levels = [row["severity"] for row in found[content["methods"][0]]]
     columns = ["", "method", *("clean" if s == 0 else f"severity {s:g}" for s in levels)]
-    nrs = [["NRS", m, *(f"{row['nrs']:.4f}" for row in rows)] for m, rows in found.items()]
-    accuracy = [
-        ["accuracy %", m, *(f"{100 * row['accuracy']:.2f}" for row in rows)]
-        for m, rows in found.items()
-    ]
-    print_table(columns, nrs + accuracy)
+    rows = [["NRS", m, *(f"{r['nrs']:.4f}" for r in found[m])] for m in found]
+    rows += [["accuracy %", m, *(f"{100 * r['accuracy']:.2f}" for r in found[m])] for m in found]
+    print_table(columns, rows)
     _save(content, run.store, name)
 
 
 def mechanism(
-    model: ModelOptions = MODEL,
-    data: DataOptions = DATA,
-    methods: MethodOptions = METHODS,
-    stream: StreamOptions = StreamOptions(limit=512),
-    severity: Severity = None,
-    source: Source = None,
+    model: opt.ModelOptions = MODEL,
+    data: opt.DataOptions = DATA,
+    methods: opt.MethodOptions = METHODS,
+    stream: opt.StreamOptions = opt.StreamOptions(limit=512),
+    severity: opt.Severity = None,
+    source: opt.Source = None,
     name: Name = None,
-    run: StoreOptions = StoreOptions(),
+    run: opt.StoreOptions = opt.StoreOptions(),
 ) -> None:
     """NRS, loss and accuracy of each method, step by step along a stream."""
     from ..experiment.analysis import mechanism as measure
@@ -97,10 +81,9 @@ def mechanism(
     )
     rows = []
     for method, curve in content["curves"].items():
-        half = max(len(curve["nrs"]) // 2, 1)
+        half, nrs = max(len(curve["nrs"]) // 2, 1), curve["nrs"]
         accuracy = 100 * sum(curve["right"]) / sum(content["images"])
-        halves = [_mean(part) for part in (curve["nrs"][:half], curve["nrs"][half:])]
-        rows.append([method, *halves, f"{accuracy:.2f}"])
+        rows.append([method, _mean(nrs[:half]), _mean(nrs[half:]), f"{accuracy:.2f}"])
     print_table(["method", "NRS, first half", "second half", "accuracy %"], rows)
     _save(content, run.store, name)
 
@@ -111,16 +94,16 @@ def _mean(values: list[float | None]) -> str:
 
 
 def tsne(
-    model: ModelOptions = MODEL,
-    data: DataOptions = DATA,
-    methods: MethodOptions = MethodOptions(method=["source", "bn", "s-fret", "g-fret"]),
-    stream: StreamOptions = StreamOptions(limit=128),
+    model: opt.ModelOptions = MODEL,
+    data: opt.DataOptions = DATA,
+    methods: opt.MethodOptions = opt.MethodOptions(method=["source", "bn", "s-fret", "g-fret"]),
+    stream: opt.StreamOptions = opt.StreamOptions(limit=128),
     domain: Annotated[str | None, typer.Option(help="Whose images; default: the first.")] = None,
     images: Annotated[int, typer.Option(min=10, help="How many are drawn.")] = 300,
-    severity: Severity = None,
-    source: Source = None,
+    severity: opt.Severity = None,
+    source: opt.Source = None,
     name: Name = None,
-    run: StoreOptions = StoreOptions(),
+    run: opt.StoreOptions = opt.StoreOptions(),
 ) -> None:
     """Features on a plane, before and after adaptation by each method."""
     from ..experiment.analysis import tsne as measure
@@ -140,17 +123,17 @@ def tsne(
 
 
 def sensitivity(
-    model: ModelOptions = MODEL,
-    data: DataOptions = DATA,
-    methods: MethodOptions = MethodOptions(method=["g-fret"]),
-    stream: StreamOptions = StreamOptions(limit=128),
+    model: opt.ModelOptions = MODEL,
+    data: opt.DataOptions = DATA,
+    methods: opt.MethodOptions = opt.MethodOptions(method=["g-fret"]),
+    stream: opt.StreamOptions = opt.StreamOptions(limit=128),
     lam: Annotated[str, typer.Option(help="Values of λ.")] = "1e-4,1e-2,1,100",
     lr: Annotated[str, typer.Option(help="Learning rates.")] = "1e-5,1e-4,1e-3,1e-2",
     k1: Annotated[str, typer.Option(help="Supports per class.")] = "1,10,100",
     k2: Annotated[str, typer.Option(help="Shares of the batch.")] = "0.5,0.8,1",
-    domain: Domains = None,
-    severity: Severity = None,
-    run: RunOptions = RunOptions(),
+    domain: opt.Domains = None,
+    severity: opt.Severity = None,
+    run: opt.RunOptions = opt.RunOptions(),
 ) -> None:
     """G-FRET over λ × lr and K1 × K2. Its runs are records: what the store has is skipped.
 
@@ -161,21 +144,19 @@ def sensitivity(
     if methods.method != ["g-fret"]:
         given = ", ".join(methods.method)
         raise ConfigError(f"--method {given}: λ, K1 and K2 belong to g-fret; leave it out")
-    supports = numbers(k1, "--k1")
+    supports = opt.numbers(k1, "--k1")
     if not all(v.is_integer() for v in supports):
         raise ConfigError(f"--k1 {k1!r} has fractions; write whole numbers such as 1,10,100")
     grids: list[dict[str, list[Any]]] = [
-        {"lam": [*numbers(lam, "--lam")], "lr": [*numbers(lr, "--lr")]},
-        {"k1": [int(v) for v in supports], "k2": [*numbers(k2, "--k2")]},
+        {"lam": [*opt.numbers(lam, "--lam")], "lr": [*opt.numbers(lr, "--lr")]},
+        {"k1": [int(v) for v in supports], "k2": [*opt.numbers(k2, "--k2")]},
     ]
     if (data.data, stream.corruption, domain) == ("digits", None, None):
         domain = ["gaussian_noise", "defocus_blur", "fog", "contrast"]  # enough for a first look
-    fixed = hyperparameters(methods.set_)
+    fixed = opt.hyperparameters(methods.set_)
     case = open_case(model, data, None, **stream.shift(severity))
-    entries: list[dict[str, dict[str, Any]]] = [
-        {"source": {}},
-        *({"g-fret": {"matrix": grid, **fixed}} for grid in grids),
-    ]
+    entries: list[dict[str, dict[str, Any]]] = [{"source": {}}]
+    entries += [{"g-fret": {"matrix": grid, **fixed}} for grid in grids]
     title = f"Sensitivity of g-fret on {data.data}"
     # `sensitivity` is the suite of the paper, with its data
     tags = {"suite": f"sensitivity-{_slug(data.data)}", "title": title}
@@ -192,12 +173,12 @@ def _slug(name: str) -> str:
 
 
 def _setting(
-    model: ModelOptions,
-    data: DataOptions,
-    methods: MethodOptions,
-    stream: StreamOptions,
+    model: opt.ModelOptions,
+    data: opt.DataOptions,
+    methods: opt.MethodOptions,
+    stream: opt.StreamOptions,
     source: str | None,
-    run: StoreOptions,
+    run: opt.StoreOptions,
     shift: dict[str, Any],
 ) -> Setting:
     import torch
@@ -207,7 +188,7 @@ def _setting(
 
     if run.threads is not None:
         torch.set_num_threads(run.threads)
-    check_methods(methods.method)
+    opt.check_methods(methods.method)
     case = open_case(model, data, source, **shift)
     if isinstance(case.source, str):
         raise ConfigError(f"--source {source}: an analysis needs a data set, not a folder")
@@ -220,7 +201,7 @@ def _setting(
             "preprocessing": case.preprocessing,
         },
         methods=methods.method,
-        hyperparameters=hyperparameters(methods.set_),
+        hyperparameters=opt.hyperparameters(methods.set_),
         root=case.root,
         source=case.source,
         order=stream.order,

@@ -13,26 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
+from . import options as opt
 from .app import print_line, print_table
-from .options import (
-    DataOptions,
-    Decoders,
-    Device,
-    Domains,
-    Labels,
-    Methods,
-    ModelOptions,
-    Pretrained,
-    Prior,
-    Severity,
-    SkipUnreadable,
-    Source,
-    StreamOptions,
-    check_file,
-    check_methods,
-    hyperparameters,
-)
 from .progress import progress_bar
 
 if TYPE_CHECKING:
@@ -40,7 +23,7 @@ if TYPE_CHECKING:
     from ..experiment.case import Case
     from ..experiment.loop import Item
     from ..method import Method
-    from ..models.labels import Labels as ClassLabels
+    from ..models.labels import Labels
 
 COLUMNS = (
     *("method", "verdict", "reason", "without_labels", "change", "low", "high", "adapted"),
@@ -56,46 +39,47 @@ class Images:
 
     batches: Iterator[Item]
     total: int
-    labels: ClassLabels
+    labels: Labels
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as found
 
 
 def compare(
-    model: ModelOptions,
-    data: DataOptions,
-    methods: Methods = "source,bn,tent,s-fret,g-fret",
+    model: opt.ModelOptions,
+    data: opt.DataOptions,
+    methods: opt.Methods = "source,bn,tent,s-fret,g-fret",
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
     ] = None,
-    pretrained: Pretrained = False,
-    labels: Labels = None,
+    pretrained: opt.Pretrained = False,
+    labels: opt.Labels = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="METHOD.NAME=VALUE, such as tent.lr=1e-3 (several times)."),
     ] = None,
-    domain: Domains = None,
-    severity: Severity = None,
-    stream: StreamOptions = StreamOptions(),
-    source: Source = None,
+    domain: opt.Domains = None,
+    severity: opt.Severity = None,
+    stream: opt.StreamOptions = opt.StreamOptions(),
+    source: opt.Source = None,
     level: Annotated[float, typer.Option(help="How often intervals are meant to hold.")] = 0.9,
     temperature: Annotated[
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
-    prior: Prior = None,
-    skip_unreadable: SkipUnreadable = False,
-    device: Device = None,
-    workers: Decoders = 2,
+    prior: opt.Prior = None,
+    skip_unreadable: opt.SkipUnreadable = False,
+    device: opt.Device = None,
+    workers: opt.Decoders = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
     from ..estimate.compare import answer
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..experiment.case import open_case
+    from .compare_page import note_on, table_of
 
     chosen = _methods(methods, set_ or [])
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
-        check_file(out / "compare.html", "--out")
+        opt.check_file(out / "compare.html", "--out")
     data.check()
     files = Path(data.data).exists()
     if files and (domain or stream.corruption):
@@ -133,17 +117,12 @@ def compare(
     # a data set may name fewer classes than the model has
     names += [f"class {i}" for i in range(len(names), len(rows[0].predicted))]
     _print_unreadable(images)
-    _print(rows, names, level)
+    print_table(*table_of(rows, names))
+    print_line("\n" + note_on(rows, level))
     print_line("\n" + answer(rows, names))
     if out is not None:
-        facts = {
-            "model": model.model,
-            "data": data.data,
-            "prior": shares,
-            "answer": answer(rows, names),
-            "images": case.images_text(),
-        }
-        _write(out, rows, images, facts)
+        facts = {"model": model.model, "data": data.data, "images": case.images_text()}
+        _write(out, rows, images, {**facts, "prior": shares, "answer": answer(rows, names)})
 
 
 def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
@@ -151,7 +130,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
     from ..api import build_method
 
     values: dict[str, dict[str, Any]] = {n.strip(): {} for n in names.split(",") if n.strip()}
-    check_methods(list(values), "--methods")
+    opt.check_methods(list(values), "--methods")
     for pair in pairs:
         method, dot, rest = pair.partition(".")
         if not dot or method not in values:
@@ -159,7 +138,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
                 f"--set {pair!r}; write METHOD.NAME=VALUE with a method of --methods"
                 f" ({', '.join(values)}), such as tent.lr=1e-3"
             )
-        values[method] |= hyperparameters([rest])
+        values[method] |= opt.hyperparameters([rest])
     methods = {name: build_method(name, given) for name, given in values.items()}
     for built in methods.values():
         built.check()
@@ -169,7 +148,7 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
 # ---- images -------------------------------------------------------------------------------------
 
 
-def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None) -> Images:
+def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | None) -> Images:
     """Domains are judged one by one, and labels are known."""
     from ..models.labels import Labels
 
@@ -180,37 +159,28 @@ def _from_data_set(case: Case, options: StreamOptions, domains: list[str] | None
         limit=options.limit or None,
         domains=domains,
     )
-    return Images(
-        case.items(stream), stream.samples, Labels(list(case.data.classes), "the data set")
-    )
+    labels = Labels(list(case.data.classes), "the data set")
+    return Images(case.items(stream), stream.samples, labels)
 
 
 def _from_files(
-    case: Case, data: DataOptions, options: StreamOptions, workers: int, skip_unreadable: bool
+    case: Case,
+    data: opt.DataOptions,
+    options: opt.StreamOptions,
+    workers: int,
+    skip_unreadable: bool,
 ) -> Images:
     """A folder or list, read as `fretta adapt` reads it."""
-    import numpy as np
     import torch
 
-    from ..data.listing import list_folder, read_list
     from ..data.read_ahead import group, read_ahead
+    from ..deploy.setup import find_images
     from ..experiment.loop import Item
     from ..models.labels import truth_of
 
-    path = Path(data.data)
-    listing = read_list(path, data.root) if path.is_file() else list_folder(path)
-    if not listing.names:
-        raise DataError(f"no images in {data.data!r}")
+    seed, limit = options.seed, options.limit or None
+    listing, _ = find_images(data.data, print_line, root=data.root, seed=seed, limit=limit)
     names = listing.names
-    if listing.folders > 1:  # one class after the other is a hard order
-        order = np.random.RandomState(options.seed).permutation(len(names))
-        names = [names[i] for i in order]
-        print_line(
-            f"{len(names):,} images in {listing.folders:,} folders: shuffled, seed {options.seed}"
-        )
-    if listing.ignored:
-        print_line(f"{listing.ignored:,} other files, no images by their names: ignored")
-    names = names[: options.limit or None]
     truth, why_not = truth_of(names, case.labels)
     if why_not:
         print_line(f"accuracy unknown: {why_not}")
@@ -248,13 +218,6 @@ def _print_unreadable(images: Images) -> None:
         print_line(f"  and {len(found) - NAMED:,} more")
 
 
-def _print(rows: list[Compared], names: list[str], level: float) -> None:
-    from .compare_page import note_on, table_of
-
-    print_table(*table_of(rows, names))
-    print_line("\n" + note_on(rows, level))
-
-
 def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any]) -> None:
     from .._util import replace_file
     from .compare_page import page
@@ -264,14 +227,11 @@ def _write(out: Path, rows: list[Compared], images: Images, facts: dict[str, Any
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_flat(value) for value in values)
+    for value in values:
+        measured = {f"measured_{k}": v for k, v in (value["measured"] or {}).items()}
+        writer.writerow(value | measured)
     content = {**facts, "unreadable": images.unreadable, "classes": names, "methods": values}
     replace_file(out / "compare.csv", text.getvalue().encode())
     replace_file(out / "compare.json", (json.dumps(content, indent=1) + "\n").encode())
     replace_file(out / "compare.html", page(rows, images, facts).encode())
     print_line(f"wrote compare.csv, compare.json and {out / 'compare.html'}")
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    measured = values["measured"] or {}
-    return values | {f"measured_{name}": value for name, value in measured.items()}

@@ -20,17 +20,15 @@ LISTED = 50  # unreadable files
 
 def table_of(rows: list[Compared], names: list[str]) -> tuple[list[str], list[list[str]]]:
     """(head, rows): measured numbers where labels are known, and beside them the estimate."""
-    head = ["method", "verdict", "change", "low", "high"]
+    uneven = any(reason(row.estimate, names) for row in rows)
     if _measured(rows):
-        head += ["p", "accuracy", "without labels"]
-        cells = [_measured_cells(row, names) for row in rows]
+        head, cells = ["p", "accuracy", "without labels"], [_measured_cells(r, names) for r in rows]
     else:
-        head += ["accuracy"]
-        uneven = any(reason(row.estimate, names) for row in rows)
-        cells = [_estimated_cells(row, names, uneven) for row in rows]
-    first = [[row.method, row.verdict] for row in rows]
-    last = [[f"{1000 * row.seconds_per_batch:.0f}"] for row in rows]
-    return [*head, "ms/batch"], [a + b + c for a, b, c in zip(first, cells, last, strict=True)]
+        head, cells = ["accuracy"], [_estimated_cells(row, names, uneven) for row in rows]
+    return ["method", "verdict", "change", "low", "high", *head, "ms/batch"], [
+        [row.method, row.verdict, *middle, f"{1000 * row.seconds_per_batch:.0f}"]
+        for row, middle in zip(rows, cells, strict=True)
+    ]
 
 
 def _measured_cells(row: Compared, names: list[str]) -> list[str]:

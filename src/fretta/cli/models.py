@@ -10,19 +10,9 @@ from typing import Annotated
 import typer
 
 from ..errors import ConfigError
+from . import options as opt
 from .app import console, print_line, print_table
 from .messages import name_options
-from .options import (
-    MODEL,
-    DeviceName,
-    Methods,
-    ModelOptions,
-    NumClasses,
-    Pretrained,
-    Threads,
-    check_file,
-    check_methods,
-)
 
 BENCH_METHODS = "source,bn,tent,eta,s-fret,g-fret,sar,tipi"
 
@@ -40,9 +30,9 @@ def list_methods() -> None:
 
 
 def check(
-    name: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL)] = None,
-    model: ModelOptions = ModelOptions(model=""),
-    pretrained: Pretrained = False,
+    name: Annotated[str | None, typer.Argument(metavar="MODEL", help=opt.MODEL)] = None,
+    model: opt.ModelOptions = opt.ModelOptions(model=""),
+    pretrained: opt.Pretrained = False,
 ) -> None:
     """Look at a model: its input, the head, the norm layers, which methods fit and why not."""
     import torch
@@ -72,29 +62,27 @@ def check(
         if seen.head
         else f"not found: {name_options(seen.head_problem, ['check'])}"
     )
-    print_line(f"model     {chosen.model} ({seen.model}, {seen.parameters:,} parameters)")
-    print_line(f"images    {images}")
-    print_line(f"classes   {seen.classes}")
-    print_line(f"head      {head}")
-    print_line(f"norms     {norms}\n")
+    print_line(
+        f"model     {chosen.model} ({seen.model}, {seen.parameters:,} parameters)\n"
+        f"images    {images}\nclasses   {seen.classes}\nhead      {head}\nnorms     {norms}\n"
+    )
     rows = [
-        [row.method, "yes" if row.fits else "no", name_options(row.note, ["check"])]
-        for row in seen.fits
+        [r.method, "yes" if r.fits else "no", name_options(r.note, ["check"])] for r in seen.fits
     ]
     print_table(["method", "fits", "note"], rows)
 
 
 def bench_steps(
-    model: Annotated[str, typer.Argument(help=MODEL)] = "timm:resnet18",
-    methods: Methods = BENCH_METHODS,
+    model: Annotated[str, typer.Argument(help=opt.MODEL)] = "timm:resnet18",
+    methods: opt.Methods = BENCH_METHODS,
     batch: Annotated[int, typer.Option(min=1, help="Images per batch.")] = 16,
     size: Annotated[int, typer.Option(min=1, help="Side of an image, in pixels.")] = 224,
-    num_classes: NumClasses = None,
+    num_classes: opt.NumClasses = None,
     rounds: Annotated[
         int, typer.Option(min=1, help="Rounds; each method takes a step in each.")
     ] = 7,
-    threads: Threads = None,
-    device: DeviceName = "cpu",
+    threads: opt.Threads = None,
+    device: opt.DeviceName = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder for steps.json and steps.png.")] = None,
 ) -> None:
     """Time a step of each method against a bare forward and against the cheapest possible step.
@@ -112,10 +100,10 @@ def bench_steps(
     if threads is not None:
         torch.set_num_threads(threads)
     given = list_methods() if methods == "all" else [m.strip() for m in methods.split(",")]
-    names = check_methods([name for name in given if name], "--methods")
+    names = opt.check_methods([name for name in given if name], "--methods")
     place = find_device(device)
     if out is not None:
-        check_file(out / "steps.json", "--out")
+        opt.check_file(out / "steps.json", "--out")
     net = load(model, num_classes=num_classes).to(place)
     x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0)).to(place)
     with console.status("warming up") as status:
@@ -123,27 +111,17 @@ def bench_steps(
             net, x, names, rounds, on_round=lambda n: status.update(f"round {n} of {rounds}")
         )
     columns = ["step", "ms", "± %", "x floor", "x own floor", "passes", "waits", "MiB"]
-    rows = [
-        [
-            t.name,
-            f"{t.milliseconds:.1f}",
-            f"{100 * t.spread:.0f}",
-            f"{t.ratio:.3f}",
-            "" if t.own_ratio is None else f"{t.own_ratio:.3f}",
-            "" if t.forwards is None else f"{t.forwards}F+{t.backwards}B",
-            "" if t.waits is None else str(t.waits),
-            f"{t.peak_mib:.0f}",
-        ]
-        for t in timings
-    ]
+    rows = []
+    for t in timings:
+        own = "" if t.own_ratio is None else f"{t.own_ratio:.3f}"
+        passes = "" if t.forwards is None else f"{t.forwards}F+{t.backwards}B"
+        waits = "" if t.waits is None else str(t.waits)
+        numbers = [f"{t.milliseconds:.1f}", f"{100 * t.spread:.0f}", f"{t.ratio:.3f}"]
+        rows.append([t.name, *numbers, own, passes, waits, f"{t.peak_mib:.0f}"])
     print_table(columns, rows)
     print_line(
-        f"{model}, batch {batch} of {size} px, threads {torch.get_num_threads()}, rounds {rounds}"
-    )
-    print_line(
-        "Medians; ratios are taken within each round. Waits: values the host needs in a step."
-    )
-    print_line(
+        f"{model}, batch {batch} of {size} px, threads {torch.get_num_threads()}, rounds {rounds}\n"
+        "Medians; ratios are taken within each round. Waits: values the host needs in a step.\n"
         "The floor has PyTorch's default memory layout; steps below 1 owe it to channels-last."
     )
     filtered = [t.name for t in timings if t.name in ("eta", "eata", "sar") and not t.backwards]

@@ -151,9 +151,7 @@ class StreamOptions:
         """As open_dataset takes it."""
         if self.corruption is None:
             if severity is not None:
-                raise ConfigError(
-                    f"--severity {severity:g} has no effect without --corruption; give both"
-                )
+                raise ConfigError(f"--severity {severity:g} needs --corruption; give both")
             return {}
         level = 5.0 if severity is None else severity
         return {

@@ -10,25 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
+from . import options as opt
 from .app import print_line
-from .options import (
-    DataOptions,
-    DataRoot,
-    Domains,
-    Jobs,
-    Limit,
-    MethodOptions,
-    ModelOptions,
-    RunOptions,
-    Seeds,
-    Severity,
-    Source,
-    StoreOptions,
-    StreamOptions,
-    check_file,
-    check_methods,
-    hyperparameters,
-)
 from .progress import show_runs
 from .tables import print_methods
 
@@ -42,14 +25,14 @@ SuiteName = Annotated[str, typer.Argument(help="A suite of the package, or a TOM
 
 def run(
     suite: SuiteName,
-    data: DataRoot = None,
+    data: opt.DataRoot = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Only this method or label (several times).")
     ] = None,
     case: Annotated[list[str] | None, typer.Option(help="Only this case (several times).")] = None,
-    seed: Seeds = None,
-    limit: Limit = None,
-    run: RunOptions = RunOptions(),
+    seed: opt.Seeds = None,
+    limit: opt.Limit = None,
+    run: opt.RunOptions = opt.RunOptions(),
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images, per run.")] = 0,
     checkpoint: Annotated[
         float, typer.Option(min=0, help="Seconds between checkpoints of a run.")
@@ -83,11 +66,11 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Write the best settings as a suite fragment.")
     ] = None,
-    data: DataRoot = None,
-    jobs: Jobs = 1,
-    seed: Seeds = None,
-    limit: Limit = None,
-    run: StoreOptions = StoreOptions(),
+    data: opt.DataRoot = None,
+    jobs: opt.Jobs = 1,
+    seed: opt.Seeds = None,
+    limit: opt.Limit = None,
+    run: opt.StoreOptions = opt.StoreOptions(),
 ) -> None:
     """Choose hyper-parameters by a stated rule; an interrupted search goes on."""
     from ..experiment.execute import Options
@@ -98,7 +81,7 @@ def tune(
 
     if product and optuna is not None:
         raise ConfigError("--product and --optuna are two searches; give one of them")
-    check_file(out, "--out")
+    opt.check_file(out, "--out")
     result = search(
         load_suite(suite).restricted(limit=limit),
         method,
@@ -125,25 +108,27 @@ def tune(
 
 
 def evaluate(
-    model: ModelOptions,
-    data: DataOptions,
-    methods: MethodOptions,
-    domain: Domains = None,
-    severity: Severity = None,
-    stream: StreamOptions = StreamOptions(batch_size=128),
-    source: Source = None,
-    run: RunOptions = RunOptions(),
+    model: opt.ModelOptions,
+    data: opt.DataOptions,
+    methods: opt.MethodOptions,
+    domain: opt.Domains = None,
+    severity: opt.Severity = None,
+    stream: opt.StreamOptions = opt.StreamOptions(batch_size=128),
+    source: opt.Source = None,
+    run: opt.RunOptions = opt.RunOptions(),
 ) -> None:
     """Evaluate methods on one data set and keep the results in the store."""
     from ..experiment.suite import jobs_on
 
-    names, values = check_methods(methods.method), hyperparameters(methods.set_)
+    names, values = opt.check_methods(methods.method), opt.hyperparameters(methods.set_)
     case = open_case(model, data, source, **stream.shift(severity))
     jobs = jobs_on(case, dict.fromkeys(names, values), **stream.protocol(domain))
     run_jobs(case.data.name, jobs, run)
 
 
-def open_case(model: ModelOptions, data: DataOptions, source: str | None, **options: Any) -> Case:
+def open_case(
+    model: opt.ModelOptions, data: opt.DataOptions, source: str | None, **options: Any
+) -> Case:
     """The model and the data set; prints how images become the input of the model."""
     from ..experiment.case import open_case
 
@@ -154,7 +139,7 @@ def open_case(model: ModelOptions, data: DataOptions, source: str | None, **opti
 
 
 def run_suite(
-    suite: Suite, root: Path | None, run: RunOptions, workers: int = 0, checkpoint: float = 60.0
+    suite: Suite, root: Path | None, run: opt.RunOptions, workers: int = 0, checkpoint: float = 60.0
 ) -> None:
     """The runs of a suite; prints how images become the input of the models."""
     cases: dict[str, list[str]] = {}
@@ -165,7 +150,7 @@ def run_suite(
 
 
 def run_jobs(
-    title: str, jobs: list[Job], run: RunOptions, workers: int = 0, checkpoint: float = 60.0
+    title: str, jobs: list[Job], run: opt.RunOptions, workers: int = 0, checkpoint: float = 60.0
 ) -> None:
     """Run what the store does not have and print the table; exit code 1 if a run failed."""
     from ..experiment import execute

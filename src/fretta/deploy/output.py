@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +49,10 @@ _BROKEN = (OSError, RuntimeError, ValueError, LookupError, EOFError, TypeError, 
 
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
-    """Create the folder and keep other runs out of it. The lock ends with the process."""
+    """Create the folder and keep other runs out of it. The lock ends with the process.
+
+    The lock file stays in the folder, as filelock advises.
+    """
     new = not out.exists()
     lock = FileLock(out / LOCK, timeout=0)
     try:
@@ -63,10 +67,9 @@ def lock_folder(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (out / LOCK).unlink(missing_ok=True)
+        if new and [p.name for p in out.iterdir()] == [LOCK]:  # nothing came of it
+            shutil.rmtree(out)
         lock.release()
-        if new and not any(out.iterdir()):
-            out.rmdir()
 
 
 def clear(out: Path) -> None:
@@ -120,57 +123,55 @@ def check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
 # ---- files --------------------------------------------------------------------------------------
 
 
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}. What was written before is complete;"
+            " make room and continue with --resume"
+        ) from error
+
+
 class AppendedFile:
     """Complete chunks at the end of a file; `size` is where the last one ended."""
 
     def __init__(self, path: Path, size: int = 0) -> None:
         self.path, self.size = path, size
-        try:
+        there = path.stat().st_size if path.exists() else 0
+        if there < size:
+            raise StoreError(
+                f"{path} has {there} bytes where the checkpoint needs {size}: it was changed or cut"
+                " since; start again with --force"
+            )
+        with disk_errors(path):
             self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            there = os.fstat(self._number).st_size
-            if there < size:
-                os.close(self._number)
-                raise StoreError(
-                    f"{path} has {there} bytes where the checkpoint needs {size}: it was changed or"
-                    " cut since; start again with --force"
-                )
             os.ftruncate(self._number, size)
-        except OSError as error:
-            raise disk_error(path, error) from error
 
     def append(self, content: bytes) -> None:
-        try:
-            done = 0
-            while done < len(content):
-                done += os.pwrite(self._number, content[done:], self.size + done)
-        except OSError as error:
-            os.ftruncate(self._number, self.size)
-            raise disk_error(self.path, error) from error
+        with disk_errors(self.path):
+            try:
+                done = 0
+                while done < len(content):
+                    done += os.pwrite(self._number, content[done:], self.size + done)
+            except OSError:
+                os.ftruncate(self._number, self.size)
+                raise
         self.size += len(content)
 
     def sync(self) -> None:
-        try:
+        with disk_errors(self.path):
             os.fsync(self._number)
-        except OSError as error:
-            raise disk_error(self.path, error) from error
 
     def close(self) -> None:
         os.close(self._number)
 
 
-def disk_error(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot write {path}: {error.strerror or error}. What was written before is complete; make"
-        " room and continue with --resume"
-    )
-
-
 def write_file(path: Path, content: bytes) -> None:
     """A file that appears complete or not at all."""
-    try:
+    with disk_errors(path):
         replace_file(path, content)
-    except OSError as error:
-        raise disk_error(path, error) from error
 
 
 def write_checkpoint(path: Path, values: dict[str, Any], state: dict[str, Any]) -> None:
@@ -228,14 +229,7 @@ def prediction_rows(
     classes, confidences   the most likely classes of each readable image, best first
     source                 the class the source model predicts, -1 where it did not see the image
     """
-    rows = {
-        position: [
-            path_cell(batch.names[position]),
-            *[""] * (len(COLUMNS) - 2),
-            f"unreadable: {why}",
-        ]
-        for position, why in batch.unreadable.items()
-    }
+    rows = {position: [""] * (len(COLUMNS) - 2) for position in batch.unreadable}
     for i, position in enumerate(batch.kept):
         ranked = [
             cell
@@ -244,7 +238,7 @@ def prediction_rows(
         ]
         ranked += [""] * (2 * TOP - len(ranked))
         before = label_cell(labels[source[i]]) if source[i] >= 0 else ""
-        best = [ranked[0], str(classes[i][0]), *ranked[1:]]
-        note = batch.notes.get(position, "")
-        rows[position] = [path_cell(batch.names[position]), *best, before, note]
-    return csv_rows([rows[position] for position in sorted(rows)])
+        rows[position] = [ranked[0], str(classes[i][0]), *ranked[1:], before]
+    notes = batch.notes | {i: f"unreadable: {why}" for i, why in batch.unreadable.items()}
+    names = batch.names
+    return csv_rows([[path_cell(names[i]), *rows[i], notes.get(i, "")] for i in sorted(rows)])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 MOST_ROWS, MOST_BARS = 50, 15  # classes in a table of numbers, and in one of bars
 WIDTH, HEIGHT = 300, 150  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 46, WIDTH - 8, 22, HEIGHT - 24  # its axes
+BOX = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
 
 Curve = NDArray[np.float64]
 
@@ -63,10 +64,7 @@ def class_shares(
 def chart(
     curves: Sequence[Curve], marks: Sequence[float], caption: str, unit: str, batches: int
 ) -> dict[str, Any]:
-    """For the macro `chart`: one or two curves over the batches; the second is the reference.
-
-    marks   positions from 0 to 1 with a vertical line
-    """
+    """For the macro `chart`: a curve over the batches, its reference if any, marks (0 to 1)."""
     values = np.concatenate(curves)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if high - low <= 1e-9 * max(abs(low), abs(high)):  # rounding is not worth an axis
@@ -88,12 +86,7 @@ def chart(
     known = curves[0][curves[0] == curves[0]]
     facts = {"first": known[0], "last": known[-1], "lowest": known.min(), "highest": known.max()}
     return {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "left": LEFT,
-        "right": RIGHT,
-        "top": TOP,
-        "bottom": BOTTOM,
+        **BOX,
         "caption": caption,
         "unit": unit,
         "range": " · ".join(f"{name} {value:.3g}" for name, value in facts.items()),

@@ -84,7 +84,11 @@ class Counts:
                 self.unreadable_files.append([batch.names[position], why])
         self.batches += bool(batch.kept)
         names = [batch.names[i] for i in batch.kept]
-        self._remember(names, predicted, labels, keep)
+        # keep the latest names, and some of all: those whose hash is lowest
+        rows = zip(names, predicted, labels, strict=True)
+        ranked = [[_rank(n, row[0]), *row] for n, row in enumerate(rows, self.images)]
+        self.spread = heapq.nsmallest(SPREAD, [*self.spread, *ranked])
+        self.recent = [*self.recent, *names][-keep:]
         p, s, y = np.array([predicted, source, labels], dtype=np.int64)
         self.predicted = _add(self.predicted, p)
         self.source_predicted = _add(self.source_predicted, s[s >= 0])
@@ -96,18 +100,10 @@ class Counts:
         self.gained += int(((p == y) & (s != y)).sum())
         self.lost += int(((p != y) & (s == y)).sum())
 
-    def _remember(
-        self, names: list[str], predicted: list[int], labels: list[int], keep: int
-    ) -> None:
-        """Keep the latest names, and some of all: those whose hash is lowest."""
-        ranked = []
-        rows = zip(names, predicted, labels, strict=True)
-        for number, (name, *classes) in enumerate(rows, self.images):
-            content = f"{number}".encode() + name.encode("utf-8", "surrogateescape")
-            rank = int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "big")
-            ranked.append([rank, name, *classes])
-        self.spread = heapq.nsmallest(SPREAD, [*self.spread, *ranked])
-        self.recent = [*self.recent, *names][-keep:]
+
+def _rank(number: int, name: str) -> int:
+    content = f"{number}".encode() + name.encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "big")
 
 
 def _add(counts: list[int], classes: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:

@@ -12,36 +12,22 @@ from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
 from ..data.read_ahead import FileBatch, group, read_ahead
 from ..errors import ConfigError, DataError, FrettaWarning, StoreError
 from ..estimate import Estimator
 from ..guard import Health
+from ..parts.features import logits_of
+from . import output
 from .options import AdaptOptions
-from .output import (
-    CHECKPOINT,
-    COLUMNS,
-    HEALTH,
-    PAGE,
-    PREDICTIONS,
-    SETTINGS,
-    TOP,
-    WEIGHTS,
-    AppendedFile,
-    check_same,
-    clear,
-    csv_rows,
-    lock_folder,
-    prediction_rows,
-    read_checkpoint,
-    read_previous,
-    write_checkpoint,
-    write_file,
-)
+from .output import CHECKPOINT, HEALTH, PREDICTIONS, AppendedFile, write_file
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
 from .result import SPREAD, AdaptResult, Counts, WeightsCheck
 from .setup import Setup, prepare
 from .summary import summary_page
-from .weights import write_weights
 
 SAMPLE = 8  # without labels, the source model sees one image in so many
 SHARE = 20  # writing checkpoints takes at most 1/SHARE of the time
@@ -66,8 +52,8 @@ def adapt_images(
     on_progress  called whenever some images are done, adapting or writing the weights
     on_note      called with every warning and note, once each
     """
-    with lock_folder(options.out), _notes(on_note) as notes:
-        previous = read_previous(options.out, resume, force)
+    with output.lock_folder(options.out), _notes(on_note) as notes:
+        previous = output.read_previous(options.out, resume, force)
         setup = prepare(options, stdin, notes.add)
         run = Run(setup, notes, previous, on_progress)
         try:
@@ -106,10 +92,10 @@ class Run:
         self.counts = Counts.empty(len(setup.case.labels.names))
         sizes = {PREDICTIONS: 0, HEALTH: 0}
         if previous is None:
-            clear(self.out)
+            output.clear(self.out)
         else:
-            check_same(previous["identity"], setup.identity(), self.out)
-            if (saved := read_checkpoint(self.out / CHECKPOINT)) is not None:
+            output.check_same(previous["identity"], setup.identity(), self.out)
+            if (saved := output.read_checkpoint(self.out / CHECKPOINT)) is not None:
                 values, state = saved
                 self.counts, sizes = Counts(**values["counts"]), values["sizes"]
                 self.adapter.load_state_dict(state["adapter"])
@@ -119,7 +105,7 @@ class Run:
         self.predictions = AppendedFile(self.out / PREDICTIONS, sizes[PREDICTIONS])
         self.health = AppendedFile(self.out / HEALTH, sizes[HEALTH])
         if not self.predictions.size:
-            self.predictions.append(csv_rows([COLUMNS]))
+            self.predictions.append(output.csv_rows([output.COLUMNS]))
         self.saved_at, self.pause = time.monotonic(), self.options.checkpoint_seconds
         self.between_batches = True  # the state belongs to the end of a batch
         total = setup.total or 0
@@ -183,9 +169,12 @@ class Run:
             source[::every] = source_logits.argmax(1).tolist()
             # a stable sort: equal values keep the order of the classes
             best = logits.softmax(1).sort(dim=1, descending=True, stable=True)
-            classes, confidences = best.indices[:, :TOP].tolist(), best.values[:, :TOP].tolist()
+            classes, confidences = (
+                best.indices[:, : output.TOP].tolist(),
+                best.values[:, : output.TOP].tolist(),
+            )
         names = self.setup.case.labels.names
-        self.predictions.append(prediction_rows(batch, classes, confidences, source, names))
+        self.predictions.append(output.prediction_rows(batch, classes, confidences, source, names))
         predicted = [ranked[0] for ranked in classes]
         self.counts.add(batch, predicted, source, labels, self.options.statistics)
         self.between_batches = True
@@ -207,7 +196,7 @@ class Run:
             "adapter": self.adapter.state_dict(),
             "estimator": self.estimator.state_dict(),
         }
-        write_checkpoint(self.out / CHECKPOINT, values, state)
+        output.write_checkpoint(self.out / CHECKPOINT, values, state)
         self.saved_at = time.monotonic()
         if self.pause:  # 0: after every batch, whatever it costs
             took = self.saved_at - begin
@@ -220,7 +209,7 @@ class Run:
     def save_after_error(self) -> None:
         """Keep what was done; where nothing was, leave no trace."""
         if not self.counts.files:
-            clear(self.out)
+            output.clear(self.out)
         elif self.between_batches:
             with suppress(StoreError):  # the first error is the one to report
                 self.save()
@@ -231,12 +220,10 @@ class Run:
         """Weights, page and settings."""
         counts, names = self.counts, self.setup.case.labels.names
         result = AdaptResult(self.out, complete, counts, self.resumed_at, names)
-        result.notes = self.notes.texts
+        result.notes = self.notes
         if not counts.images:
             if complete:
-                raise DataError(
-                    f"none of {counts.files:,} files could be read: nothing to adapt to"
-                )
+                raise DataError(f"none of {counts.files:,} files could be read")
             return result  # stopped before the first batch
         result.estimate = self.estimator.result(counts.predicted)
         if not self.adapter.method.adapts:
@@ -245,14 +232,19 @@ class Run:
             result.why_source = "the guard set adaptation aside"
         result.weights = self._write_weights()
         text = summary_page(self.setup, self.adapter.hyperparameters, result)
-        write_file(self.out / PAGE, text.encode("utf-8", "backslashreplace"))
+        write_file(self.out / output.PAGE, text.encode("utf-8", "backslashreplace"))
         self._write_settings(result)
         if complete:
             (self.out / CHECKPOINT).unlink(missing_ok=True)
         return result
 
     def _write_weights(self) -> WeightsCheck | None:
-        """None where the method cannot be written down as weights."""
+        """The adapted model as plain weights; None where the method has none to write.
+
+        While adapting, batch norms use the statistics of each batch. A deployed model sees one
+        image at a time, so it gets running statistics of the latest images, and then any code that
+        loads the original weights can load these.
+        """
         if self.adapter.safe:
             self.notes.add(
                 "at the end the guard let the source model predict, since adaptation looked"
@@ -260,12 +252,42 @@ class Run:
                 " and wrong can mislead it: --guard warn only watches, and tells whether adapting"
                 " is estimated to help"
             )
-        path = self.out / WEIGHTS
+        recent, used = self.counts.recent, 0
+
+        def recent_images() -> Iterator[Tensor]:
+            nonlocal used
+            for positions, x in self.setup.read(recent):
+                yield x
+                used += len(positions)
+                self.progress.advance(len(positions))
+
+        self.progress.begin(STATISTICS, len(recent))
         try:
-            return write_weights(path, self.adapter, self.setup, self.counts, self.progress)
+            module = self.adapter.export(recent_images())
         except ConfigError as error:
             self.notes.add(f"no weights were written: {error}")
             return None
+        # clones: tensors that share memory are refused by the format, and loading needs both names
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
+        write_file(self.out / output.WEIGHTS, save(tensors, {"format": "pt"}))
+        return self._check_weights(module, used)
+
+    def _check_weights(self, module: nn.Module, used: int) -> WeightsCheck:
+        """The plain model and the adapter on images spread over the run."""
+        entries = sorted(self.counts.spread, key=lambda entry: str(entry[1]))
+        rows: list[list[int]] = [[], [], []]  # class by the plain model, by the adapter, label
+        self.progress.begin(CHECK, len(entries))
+        with torch.inference_mode():
+            for positions, x in self.setup.read([name for _, name, _, _ in entries]):
+                rows[0] += logits_of(module(x), len(x)).argmax(1).tolist()
+                rows[1] += [entries[i][2] for i in positions]
+                rows[2] += [entries[i][3] for i in positions]
+                self.progress.advance(len(positions))
+        plain, before, label = torch.tensor(rows)
+        known = label >= 0
+        pairs = (plain == before, (plain == label)[known], (before == label)[known])
+        shares = (int(hits.sum()) / len(hits) if len(hits) else None for hits in pairs)
+        return WeightsCheck(used, len(plain), *shares)
 
     def _write_settings(self, result: AdaptResult | None) -> None:
         values: dict[str, Any] = {
@@ -279,19 +301,19 @@ class Run:
         }
         if result is not None:
             values["result"] = result.to_json()
-        write_file(self.out / SETTINGS, (json.dumps(values, indent=2) + "\n").encode())
+        write_file(self.out / output.SETTINGS, (json.dumps(values, indent=2) + "\n").encode())
 
 
-class Notes:
+class Notes(list[str]):
     """Sentences for the user, each once."""
 
     def __init__(self, on_note: Callable[[str], None]) -> None:
-        self.texts: list[str] = []
+        super().__init__()
         self.on_note = on_note
 
     def add(self, text: str) -> None:
-        if text not in self.texts:
-            self.texts.append(text)
+        if text not in self:
+            self.append(text)
             self.on_note(text)
 
 

@@ -95,7 +95,7 @@ class Setup:
 
 
 def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str], None]) -> Setup:
-    """Find everything; a FrettaError says what is missing. `note` gets remarks for the user."""
+    """Find everything; a FrettaError says what is missing. `note` gets sentences for the user."""
     case = open_case(
         options.model,
         weights=options.weights,
@@ -110,57 +110,62 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
         source=options.source,
         device=options.device,
     )
+    case.allow_outside = options.allow_outside
     labels, prior = case.labels, None
     if options.prior is not None:
         prior = class_shares(options.prior, labels.by_name(), len(labels.names))
-    stream = (stdin or sys.stdin.buffer) if options.data == STDIN else None
-    listing = _list_images(options, note)
-    shuffled = _order(listing, options, note)
+    if options.data == STDIN:
+        if options.shuffle:
+            raise ConfigError("--shuffle needs all paths at once; they arrive one by one on -")
+        listing, shuffled = Listing(os.path.realpath(options.root or ".")), False
+    else:
+        names = ("root", "allow_outside", "null", "shuffle", "seed", "limit")
+        given = {name: getattr(options, name) for name in names}
+        listing, shuffled = find_images(options.data, note, **given)
     folder_classes, why_not = truth_of(listing.names, labels)
     if why_not:
         note(f"no accuracy is reported: {why_not}")
+    stream = (stdin or sys.stdin.buffer) if options.data == STDIN else None
     return Setup(options, case, listing, shuffled, folder_classes, prior, stream)
 
 
-def _list_images(options: AdaptOptions, note: Callable[[str], None]) -> Listing:
-    if options.data == STDIN:
-        return Listing(os.path.realpath(options.root or "."))
-    path = Path(options.data)
-    if path.is_file():
-        found = read_list(path, options.root, options.allow_outside, options.null)
-    else:
-        found = list_folder(path, options.allow_outside)
-    if not found.names:
-        others = f" ({found.ignored:,} other files, {found.links:,} links that lead outside)"
-        raise DataError(f"no images in {options.data!r}" + (others if path.is_dir() else ""))
-    if found.ignored:
-        note(f"{found.ignored:,} files are no images by their names: ignored")
-    if found.links:
-        note(
-            f"{found.links:,} links lead outside {options.data}: left out; --allow-outside follows"
-        )
-    return found
-
-
-def _order(listing: Listing, options: AdaptOptions, note: Callable[[str], None]) -> bool:
-    """Put the names into their order; whether they were shuffled.
+def find_images(
+    data: str,
+    note: Callable[[str], None],
+    *,
+    root: Path | None = None,
+    allow_outside: bool = False,
+    null: bool = False,
+    shuffle: bool | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+) -> tuple[Listing, bool]:
+    """The images of a folder or a list in their order, and whether they were shuffled.
 
     Folders tend to be classes or places. One after the other they are a hard order: the statistics
     of a batch of one class do not fit the others.
     """
-    shuffle = options.shuffle
-    if options.data == STDIN and shuffle:
-        raise ConfigError("--shuffle needs all paths at once; they arrive one by one on -")
-    if shuffle is None:
-        shuffle = Path(options.data).is_dir() and listing.folders > 1
-        if shuffle:
-            note(
-                f"the images lie in {listing.folders:,} folders: shuffled (seed {options.seed}),"
-                " since one class after the other is a hard order; --no-shuffle keeps them sorted"
-            )
+    path = Path(data)
+    if path.is_file():
+        found = read_list(path, root, allow_outside, null)
+    else:
+        found = list_folder(path, allow_outside)
+    if not found.names:
+        others = f" ({found.ignored:,} other files, {found.links:,} links that lead outside)"
+        raise DataError(f"no images in {data!r}" + (others if path.is_dir() else ""))
+    if found.ignored:
+        note(f"{found.ignored:,} files are no images by their names: ignored")
+    if found.links:
+        note(f"{found.links:,} links lead outside {data}: left out (adapt: --allow-outside)")
+    if shuffle is None and path.is_dir() and found.folders > 1:
+        shuffle = True
+        note(
+            f"the images lie in {found.folders:,} folders: shuffled (seed {seed}), since one class"
+            " after the other is a hard order (adapt: --no-shuffle)"
+        )
     if shuffle:
         # RandomState: its numbers are the same with every numpy version
-        order = np.random.RandomState(options.seed).permutation(len(listing.names))
-        listing.names = [listing.names[i] for i in order]
-    listing.names = listing.names[: options.limit]
-    return shuffle
+        order = np.random.RandomState(seed).permutation(len(found.names))
+        found.names = [found.names[i] for i in order]
+    found.names = found.names[:limit]
+    return found, bool(shuffle)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..data.listing import shown
 from ..estimate.verdict import tests_used
 from .output import HEALTH
-from .page import Curve, chart, class_accuracies, class_shares, percent, render
+from .page import chart, class_accuracies, class_shares, percent, render
 from .result import AdaptResult
 from .setup import Setup
 
@@ -28,42 +27,14 @@ CURVES = {  # caption, unit
     "update_norm": ("size of each update", "L2 norm"),
     "pass_rate": ("images that passed the method's filter", "%"),
 }
-REFERENCES = {"marginal_entropy": "reference_marginal"}
-
-
-@dataclass
-class HealthLog:
-    """What health.jsonl holds."""
-
-    batches: int
-    curves: dict[str, Curve]  # means over equal stretches of the run
-    events: list[tuple[int, str, str]]  # (batch, action of the guard, reason)
-    marks: list[float]  # where events lie, 0 to 1
-
-
-def read_health(path: Path) -> HealthLog:
-    names = [*CURVES, *REFERENCES.values()]
-    rows: list[list[float]] = []
-    events, marks = [], []
-    with path.open(encoding="utf-8") as file:
-        for record in map(json.loads, file):
-            if record["action"]:
-                events.append((record["batch"], record["action"], record["reason"]))
-                marks.append(len(rows))
-            rows.append([np.nan if record[name] is None else record[name] for name in names])
-    curves = {}
-    for name, values in zip(names, np.array(rows, dtype=float).T, strict=True):
-        stretches = np.array_split(values, min(POINTS, len(values)))
-        means = [s[s == s].mean() if (s == s).any() else np.nan for s in stretches]
-        if not np.isnan(means).all():
-            curves[name] = np.array(means)
-    last = max(1, len(rows) - 1)
-    return HealthLog(len(rows), curves, events, [mark / last for mark in marks])
+REFERENCES = {"marginal_entropy": ["reference_marginal"]}
 
 
 def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptResult) -> str:
     options, counts, names = setup.options, result.counts, result.class_names
-    health = read_health(options.out / HEALTH)
+    with (options.out / HEALTH).open(encoding="utf-8") as file:
+        health = pd.DataFrame(map(json.loads, file))
+    acted = health[health["action"].astype(bool)]
     some = "" if counts.compared == counts.images else f" (of {counts.compared:,} sampled images)"
     return render(
         "summary.html",
@@ -72,12 +43,13 @@ def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptRes
         setup=setup,
         result=result,
         counts=counts,
-        tiles=_tiles(result, health),
+        tiles=_tiles(result, len(acted), len(health)),
         verdict=_verdict(result),
         accuracies=class_accuracies(names, counts.labeled, [counts.source_right, counts.right]),
-        health=health,
+        events=acted[["batch", "action", "reason"]].values.tolist(),
+        batches=len(health),
         shown=EVENTS,
-        charts=_charts(health),
+        charts=_charts(health, (acted.index / max(1, len(health) - 1)).tolist()),
         source_name=f"source model{some}",
         shares=class_shares(names, counts.source_predicted, counts.predicted),
         unreadable=[(shown(name), why) for name, why in counts.unreadable_files],
@@ -85,7 +57,7 @@ def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptRes
     )
 
 
-def _tiles(result: AdaptResult, health: HealthLog) -> list[tuple[str, str]]:
+def _tiles(result: AdaptResult, acted: int, batches: int) -> list[tuple[str, str]]:
     counts = result.counts
     tiles = [("images", f"{counts.images:,}")]
     if result.accuracy is not None:
@@ -95,8 +67,7 @@ def _tiles(result: AdaptResult, health: HealthLog) -> list[tuple[str, str]]:
     tiles.append((compared, percent(result.changed)))
     if result.weights is not None:
         tiles.append(("same label from the written weights", percent(result.weights.agreement)))
-    acted = f"{len(health.events):,} / {health.batches:,}"
-    tiles.append(("batches the guard acted on", acted))
+    tiles.append(("batches the guard acted on", f"{acted:,} / {batches:,}"))
     if counts.unreadable:
         tiles.append(("unreadable", f"{counts.unreadable:,}"))
     return tiles
@@ -124,14 +95,17 @@ def _verdict(result: AdaptResult) -> list[str]:
     return [*lines, note]
 
 
-def _charts(health: HealthLog) -> list[dict[str, Any]]:
+def _charts(health: pd.DataFrame, marks: list[float]) -> list[dict[str, Any]]:
+    """Of all that is known; each point is a mean over an equal stretch of the run."""
+    n = len(health)
+    stretches = np.arange(n) * min(POINTS, n) // n
     charts = []
     for name, (caption, unit) in CURVES.items():
-        scale = 100 if unit.startswith("%") else 1
-        shown_names = [n for n in (name, REFERENCES.get(name)) if n in health.curves]
-        curves = [scale * health.curves[n] for n in shown_names if n is not None]
-        if name in health.curves:
-            charts.append(chart(curves, health.marks, caption, unit, health.batches))
+        columns = health[[name, *REFERENCES.get(name, ())]].astype(float).dropna(axis=1, how="all")
+        if name in columns:
+            means = columns.groupby(stretches).mean() * (100 if unit.startswith("%") else 1)
+            curves = [means[column].to_numpy() for column in means]
+            charts.append(chart(curves, marks, caption, unit, n))
     return charts
 
 

@@ -61,21 +61,16 @@ class Compared:
         return change if self.estimate.uneven is None else min(change, 0.0)
 
     def to_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        values = asdict(self.estimate)
+        values = asdict(self)
+        estimate = values.pop("estimate")
         return {
-            "method": self.method,
+            **values,
+            "estimator": estimate.pop("method"),
+            **estimate,
             "verdict": self.verdict,
             "without_labels": "reference" if self.reference else verdict(self.estimate),
             "reason": reason(self.estimate, names),
-            "estimator": values.pop("method"),
-            **values,
-            "accuracy": self.accuracy,
             "measured": None if self.measured is None else self.measured.to_json(),
-            "seconds_per_batch": self.seconds_per_batch,
-            "hyperparameters": self.hyperparameters,
-            "predicted": self.predicted,
-            "labeled": self.labeled,
-            "right": self.right,
         }
 
 

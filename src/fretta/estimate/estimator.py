@@ -151,13 +151,7 @@ class Estimator:
         if uneven is not None:  # all that capacity took off the source model may have been correct
             low = -d
         return Estimate(
-            source=source,
-            adapted=adapted,
-            change=change,
-            low=low,
-            high=high,
-            samples=n,
-            helps=_helps(low, high),
+            *(source, adapted, change, low, high, n, _helps(low, high)),
             level=self.level,
             disagreement=d,
             collapsed=collapsed,
@@ -179,14 +173,11 @@ class Estimator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state` was taken. On an error nothing has changed."""
         if not self.state_dict().keys() <= state.keys() or state["format"] != STATE_FORMAT:
-            raise StateError(
-                f"this is not a state of an Estimator in format {STATE_FORMAT}: it has"
-                f" {sorted(state)}"
-            )
+            raise StateError(f"no state of an Estimator in format {STATE_FORMAT}: {sorted(state)}")
         if state["temperature"] != self.temperature:
             raise StateError(
-                f"the state was taken with temperature={state['temperature']}, here it is"
-                f" {self.temperature}; its sums cannot be converted"
+                f"the state was taken with temperature={state['temperature']}, not"
+                f" {self.temperature}"
             )
         self._sums = [np.array(row) for row in state["sums"].double().numpy()]
         self._last = None if state["last"] is None else state["last"].double().numpy().copy()
@@ -213,10 +204,7 @@ def estimate(
         for logits in (source_logits, adapted_logits)
     )
     if len(source) != len(adapted):
-        raise InputError(
-            f"{len(source)} batches of source logits and {len(adapted)} of adapted ones; they must"
-            " belong to the same images"
-        )
+        raise InputError(f"{len(source)} batches of source logits, {len(adapted)} of adapted ones")
     for pair in zip(source, adapted, strict=True):
         estimator.update(*pair)
     return estimator.result()
@@ -234,19 +222,13 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         return estimates[0]
     samples = sum(e.samples for e in estimates)
 
-    def mean(name: str) -> float:
-        return float(sum(getattr(e, name) * e.samples for e in estimates) / samples)
-
+    names = ("source", "adapted", "change", "low", "high", "disagreement")
+    means = {n: float(sum(getattr(e, n) * e.samples for e in estimates) / samples) for n in names}
     return replace(
         estimates[0],
-        source=mean("source"),
-        adapted=mean("adapted"),
-        change=mean("change"),
-        disagreement=mean("disagreement"),
-        low=mean("low"),
-        high=mean("high"),
+        **means,  # type: ignore[arg-type]
         samples=samples,
-        helps=_helps(mean("low"), mean("high")),
+        helps=_helps(means["low"], means["high"]),
         collapsed=2 * sum(e.samples for e in estimates if e.collapsed) > samples,
         uneven=max((e.uneven for e in estimates if e.uneven), key=lambda u: u.share, default=None),
     )

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def class_shares(
     if unknown:
         near = get_close_matches(unknown[0].casefold(), numbers, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        listed = ", ".join([*list(numbers)[:SHOWN], *(["..."] if len(numbers) > SHOWN else [])])
+        listed = ", ".join(islice(numbers, SHOWN)) + (", ..." if len(numbers) > SHOWN else "")
         raise ConfigError(
             f"the prior names what the model does not have: {', '.join(unknown)}{hint}; its"
             f" classes are {listed}"
@@ -84,8 +85,8 @@ def class_shares(
     if total > 1 and len(prior) == 1:
         (name,) = prior
         raise ConfigError(
-            f"the prior has {name}={total:g} alone; a share is between 0 and 1, such as"
-            f" {name}=0.8, and counts need more than one class"
+            f"the prior has {name}={total:g} alone; write a share such as {name}=0.8, or counts of"
+            " more than one class"
         )
     known: dict[int, float] = {}
     for name, value in prior.items():

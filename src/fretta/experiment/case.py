@@ -23,11 +23,12 @@ from torch import Tensor, nn
 
 from ..adapter import Adapter
 from ..api import build_method
-from ..data import Dataset, Domain, Preprocessing, Stream, dataset_options, make_stream
+from ..data import Dataset, Preprocessing, Stream, dataset_options, make_stream
 from ..data.datasets import open_dataset, reading_options
 from ..data.domain import ImageFiles
 from ..data.folders import class_folders
 from ..data.listing import list_folder
+from ..data.read_ahead import read_readable
 from ..errors import ConfigError, DataError, NeedError
 from ..guard import Guard
 from ..method import Method, Need
@@ -56,6 +57,7 @@ class Case:
     head: str | None = None
     dataset: Dataset | None = None
     source: Mapping[str, Any] | str | None = None  # of open_dataset, or a folder of images
+    allow_outside: bool = False  # the folder of source images may hold links that lead elsewhere
     root: str | None = None
     label_file: Path | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -159,24 +161,18 @@ class Case:
         if self.source is None:
             raise NeedError("there are no source images; give source=")
         if isinstance(self.source, str):
-            found = list_folder(Path(self.source))
-            if not found.names:
-                raise DataError(f"no images in source={self.source!r}")
-            rows = np.random.RandomState(0).permutation(len(found.names))[:SOURCE_IMAGES]
-            files = ImageFiles(found.root, tuple(found.names), self.preprocessing.decoding())
-            unlabeled = np.full(len(rows), -1)
-            return Dataset("folder", [], [Domain("source", unlabeled, files, rows)])
+            raise ConfigError(f"source={self.source!r} is a folder; a data set is expected")
         return open_data(self.source, self.root)
 
     def source_images(self, batch_size: int = 64) -> Iterator[Tensor]:
         if isinstance(self.source, str):
-            (domain,) = self.source_data.domains
-            for start in range(0, len(domain), batch_size):
-                rows = range(start, min(start + batch_size, len(domain)))
-                images, kept, _ = domain.read_some(list(rows))
-                if len(kept):
-                    x = torch.from_numpy(images).permute(0, 3, 1, 2)
-                    yield self.preprocessing.apply(x, self.device)
+            found = list_folder(Path(self.source), self.allow_outside)
+            if not found.names:
+                raise DataError(f"no images in source={self.source!r}")
+            rows = np.random.RandomState(0).permutation(len(found.names))[:SOURCE_IMAGES]
+            names, decoding = [found.names[i] for i in rows], self.preprocessing.decoding()
+            for _, pixels in read_readable(names, found.path, decoding, batch_size):
+                yield self.preprocessing.apply(pixels, self.device)
             return
         # mixed: what is measured on them stops early and must have seen all source domains
         for batch in make_stream(self.source_data, "mixed", batch_size=batch_size):

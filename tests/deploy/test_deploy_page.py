@@ -1,0 +1,115 @@
+"""summary.html: curves whose scale can be read off, no other file needed, any screen."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fretta.deploy import AdaptOptions, adapt_images
+from fretta.deploy.page import HEIGHT, WIDTH, chart, ticks
+
+Make = Callable[..., AdaptOptions]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.238, 0.798, [0.2, 0.4, 0.6, 0.8]),
+        (40.6, 75, [40, 50, 60, 70, 80]),
+        (-1.2e-5, 3e-5, [-2e-5, 0, 2e-5, 4e-5]),
+        (99.99, 100.01, [99.99, 99.995, 100, 100.005, 100.01]),
+    ],
+)
+def test_ticks_are_round_and_enclose(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("curve", "batches"),
+    [
+        ([0.3], 1),
+        ([1.8, 1.8 + 4e-16], 2),
+        ([0.0, 0.0, math.nan, 0.0], 4),
+        ([2.0, math.nan, 1.0, 5e4], 51),
+        ([1e-9 * i for i in range(240)], 100_000),
+    ],
+)
+def test_axes_enclose_the_curve(curve: list[float], batches: int) -> None:
+    drawn = chart([np.array(curve)], [0.5], "title", "nats", batches)
+    levels = [float(text) for _, text in drawn["y_ticks"]]
+    assert min(levels) <= np.nanmin(curve) <= np.nanmax(curve) <= max(levels) * (1 + 1e-9)
+    numbers = [int(text.replace(",", "")) for _, text in drawn["x_ticks"]]
+    assert numbers[0] == 0
+    assert 2 <= len(numbers) <= 6
+    ((_, points),) = drawn["lines"]
+    assert len(points) == np.isfinite(curve).sum()
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
+
+
+class Seen(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_needs_nothing_else(options: Make, tmp_path: Path) -> None:
+    adapt_images(options(hyperparameters={"lr": 30.0}))
+    page, seen = (tmp_path / "out" / "summary.html").read_text(), Seen()
+    seen.feed(page)
+    names = [tag for tag, _ in seen.tags]
+    assert not set(names) & {"script", "link", "img", "iframe", "object"}
+    assert not any({"src", "href", "onclick"} & attrs.keys() for _, attrs in seen.tags)
+    assert "http" not in page.replace("http-equiv", "")
+    assert names.count("svg") >= 5
+    assert all(f">{text}</text>" in page for text in ("nats", "batch", "0"))  # axes
+    assert 'class="mark"' in page  # with this learning rate the guard acts
+    assert "<td>rollback</td>" in page
+
+
+CHROME = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+DRIVER = shutil.which("chromedriver")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not (CHROME and DRIVER), reason="no Chromium here: the page is NOT tested")
+def test_the_summary_on_screens(options: Make, tmp_path: Path) -> None:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    adapt_images(options(hyperparameters={"lr": 30.0}))
+    chrome = webdriver.ChromeOptions()
+    chrome.binary_location = str(CHROME)
+    for argument in (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", f"--user-data-dir={tmp_path / 'chromium'}"),
+    ):
+        chrome.add_argument(argument)
+    chrome.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=chrome, service=Service(str(DRIVER)))
+    try:
+        grounds = []
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+            for width in (1280, 500):
+                driver.set_window_size(width, 900)
+                driver.get((tmp_path / "out" / "summary.html").as_uri())
+                over = "return document.documentElement.scrollWidth - window.innerWidth"
+                assert driver.execute_script(over) <= 0
+            color = "return getComputedStyle(document.body).backgroundColor"
+            grounds.append(driver.execute_script(color))
+        assert grounds[0] != grounds[1]
+        assert driver.get_log("browser") == []  # nothing was blocked, nothing is missing
+    finally:
+        driver.quit()
