@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +33,6 @@ def test_pacs(pacs: Path) -> None:
     assert [item.path for item in report.unreadable] == [str(broken)]
     assert seen[-1] == (28, 28)
     assert report.lines()[-1] == "pacs: 1 error, 4 warnings, 1 unreadable image"
-    assert json.loads(json.dumps(report.to_json()))["ok"] is False
     assert "photo: 3 of 14 images decoded" in texts(doctor("pacs", pacs, images=3), "ok")
     (pacs / "PACS" / "photo" / "zebra").mkdir()
     (pacs / "PACS" / "cartoon" / "Dog").mkdir()

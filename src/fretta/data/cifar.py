@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corruptions import ALL
-from ..errors import ConfigError, DataError
+from ..errors import DataError
 from ..models.preprocessing import check_size
 from .cifar_pickle import read_batches, read_classes
-from .domain import Dataset, Domain
+from .domain import Dataset, Domain, check_choice
 from .folders import check_known, data_root, listed, locate, words
 from .order import long_tail
 from .shift import SEVERITIES, corruption_names, domain_name, severity_levels
 
-SPLITS = ("train", "test")
 CIFAR_IMAGES = {"train": 50000, "test": 10000}
 CIFAR10_CLASSES = words("airplane automobile bird cat deer dog frog horse ship truck")
 CIFAR100_CLASSES = words("""
@@ -119,8 +118,7 @@ def open_cifar(
 ) -> Dataset:
     """Clean CIFAR: one domain, `clean`."""
     facts = CIFAR[name]
-    if split not in SPLITS:
-        raise ConfigError(f"split={split!r}; one of {', '.join(SPLITS)} is expected")
+    check_choice("split", split, list(CIFAR_IMAGES))
     check_size(size)
     base = find_cifar(facts, root)
     batches = facts.train if split == "train" else facts.test

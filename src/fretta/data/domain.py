@@ -25,6 +25,16 @@ class Unreadable:
     reason: str
 
 
+def check_choice(option: str, value: object, choices: Sequence[object]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option}={value!r}; one of {', '.join(map(str, choices))} is expected")
+
+
+def check_integer(option: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{option}={value!r}; an integer from {least} is expected")
+
+
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """Domain names as given by a caller: one or several."""
     chosen = (names,) if isinstance(names, str) else tuple(names)

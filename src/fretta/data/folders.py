@@ -16,19 +16,16 @@ import numpy as np
 
 from ..errors import ConfigError, DataError, FrettaWarning
 from ..models.preprocessing import CROP_RATIO, Decoding
-from .domain import Dataset, Domain, ImageFiles, as_names
+from .domain import Dataset, Domain, ImageFiles, as_names, check_choice
 from .images import EXTENSIONS
 
-VERIFY = ("warn", "error", "off")
-LAYOUTS = ("auto", "classes", "domains")
 _LISTED = 8  # names shown in a message before it says "and n more"
 Scan = dict[str, list[str]]  # class folder -> image files, relative to the folder scanned
 
 
 def check_known(fits: bool, verify: str, text: str) -> None:
     """A deviation from what is known of a data set: a warning, an error or ignored."""
-    if verify not in VERIFY:
-        raise ConfigError(f"verify={verify!r}; one of {', '.join(VERIFY)} is expected")
+    check_choice("verify", verify, ("warn", "error", "off"))
     if not fits and verify == "error":
         raise DataError(text)
     if not fits and verify == "warn":
@@ -274,8 +271,7 @@ def open_folder(
     `classes` fixes the label order, for example to that of a trained model; folders may then be
     fewer. Photographs are turned upright by their EXIF tag unless `exif=False`.
     """
-    if layout not in LAYOUTS:
-        raise ConfigError(f"layout={layout!r}; one of {', '.join(LAYOUTS)} is expected")
+    check_choice("layout", layout, ("auto", "classes", "domains"))
     decoding = Decoding(size, fit, interpolation, exif, crop_ratio, alpha)
     base = data_root(root, f"the image folder {path}" if path else "an image folder")
     if path is not None:

@@ -20,11 +20,10 @@ from torch import Tensor
 from .._util import atomic
 from ..errors import ConfigError, DataError, FrettaWarning
 from .datasets import open_dataset
-from .domain import Dataset, Domain, ImageFiles, Unreadable
+from .domain import Dataset, Domain, ImageFiles, Unreadable, check_choice, check_integer
 from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, Schedule, schedule
 from .workers import ahead
 
-ERRORS = ("raise", "skip")
 INDEX_FORMAT = 1
 _ARRAYS = ("domain", "index", "edges", "resets")  # of a Schedule, in an index file
 
@@ -103,12 +102,9 @@ class Stream:
     skipped: list[Unreadable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.errors not in ERRORS:
-            raise ConfigError(f"errors={self.errors!r}; one of {', '.join(ERRORS)} is expected")
-        for name, least in (("workers", 0), ("prefetch", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}={value!r}; an integer from {least} is expected")
+        check_choice("errors", self.errors, ("raise", "skip"))
+        check_integer("workers", self.workers, 0)
+        check_integer("prefetch", self.prefetch, 1)
 
     def __repr__(self) -> str:
         largest = int(np.diff(self.schedule.edges).max(initial=0))
