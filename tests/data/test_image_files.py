@@ -68,7 +68,7 @@ def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(DataError, match="decompression bomb"):
         decode(str(tmp_path / "whole.png"), Decoding(32))
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"'pillow'.*fretta\[data\]"):
         decode(str(tmp_path / "whole.png"), Decoding(8))
 

@@ -49,22 +49,13 @@ class CifarFacts:
     classes: tuple[str, ...]
 
 
+_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 CIFAR = {
     "cifar10": CifarFacts(
-        title="CIFAR-10",
-        folder="cifar-10-batches-py",
-        meta="batches.meta",
-        train=tuple(f"data_batch_{i}" for i in range(1, 6)),
-        test=("test_batch",),
-        classes=CIFAR10_CLASSES,
+        "CIFAR-10", "cifar-10-batches-py", "batches.meta", _TRAIN, ("test_batch",), CIFAR10_CLASSES
     ),
     "cifar100": CifarFacts(
-        title="CIFAR-100",
-        folder="cifar-100-python",
-        meta="meta",
-        train=("train",),
-        test=("test",),
-        classes=CIFAR100_CLASSES,
+        "CIFAR-100", "cifar-100-python", "meta", ("train",), ("test",), CIFAR100_CLASSES
     ),
 }
 

@@ -66,7 +66,10 @@ class ImageFiles:
         return f"{self.folder}/{self.files[row]}"
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return _stacked([(path := self.path(row), decode(path, self.decoding)) for row in rows])
+        images, _, failures = self.read_some(rows)
+        if failures:
+            raise DataError(failures[0].reason)
+        return images
 
     def read_some(
         self, rows: NDArray[np.int64]

@@ -63,15 +63,13 @@ class BatchReader:
         images, places, skipped = [], [], []
         for which in np.unique(domain):
             place = np.flatnonzero(domain == which)
-            if self.errors == "skip":
-                pixels, kept, failures = self.domains[which].read_some(index[place])
-                place = place[kept]
-                skipped += failures
-            else:
-                pixels = self.domains[which].read(index[place])
+            pixels, kept, failures = self.domains[which].read_some(index[place])
+            if failures and self.errors == "raise":
+                raise DataError(failures[0].reason)
+            skipped += failures
             if len(pixels):
                 images.append(pixels)
-                places.append(place)
+                places.append(place[kept])
         if not images:
             return np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), skipped
         shapes = {pixels.shape[1:] for pixels in images}
