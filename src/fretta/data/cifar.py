@@ -115,9 +115,7 @@ def open_cifar(
     batches = facts.train if split == "train" else facts.test
     present = [batch for batch in batches if (base / batch).is_file()]
     if not present:
-        raise DataError(
-            f"no {split} batch of {facts.title} in {base}: none of {listed(batches)} is there"
-        )
+        raise DataError(f"no {split} batch of {facts.title} in {base}: {listed(batches)}")
     classes = read_classes(base / facts.meta)
     paths = tuple(str(base / batch) for batch in present)
     labels = read_batches(paths)[1]
@@ -153,8 +151,7 @@ def map_array(path: Path) -> NDArray[Any]:
     except (OSError, ValueError, EOFError, TypeError, SyntaxError) as error:
         size = path.stat().st_size if path.is_file() else 0
         raise DataError(
-            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; a CIFAR-C file of "
-            "50,000 images has 153,600,128 bytes. Copy or extract it again"
+            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; extract it again"
         ) from error
 
 
@@ -190,7 +187,7 @@ def read_labels(base: Path, classes: int) -> NDArray[np.int64]:
     if len(labels) != count or count % len(SEVERITIES):
         raise DataError(
             f"{path} has {len(labels):,} labels, but {array} has {count:,} images; as many are "
-            "expected, or a fifth: severities 1 to 5 are stacked"
+            "expected, or a fifth"
         )
     blocks = labels.reshape(len(SEVERITIES), -1)
     if (blocks != blocks[0]).any():
@@ -204,16 +201,15 @@ def check_array(path: Path, block: int) -> list[int]:
     if not path.is_file():
         present = sorted(f.stem for f in path.parent.glob("*.npy") if f.stem != "labels")
         raise DataError(
-            f"the corruption file {path} is missing; {path.parent} has "
-            f"{listed(present) or 'none'}. `fretta corrupt` makes it from clean CIFAR; or pass "
-            f"domains= without {path.stem}"
+            f"the corruption file {path} is missing; there are {listed(present) or 'none'}. "
+            "`fretta corrupt` makes it from clean CIFAR; or choose others with domains="
         )
     array = map_array(path)
     expected = (block * len(SEVERITIES), 32, 32, 3)
     if array.dtype != np.uint8 or array.shape != expected:
         raise DataError(
-            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: severities 1 to "
-            f"5 stacked, with labels.npy giving {block:,} images each"
+            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: five severities "
+            f"of {block:,} images"
         )
     probe = np.linspace(0, block - 1, 16).astype(np.int64)
     return [level for level in SEVERITIES if array[probe + (level - 1) * block].any()]
