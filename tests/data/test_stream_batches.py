@@ -36,7 +36,6 @@ def test_batches(shifted: Stream) -> None:
         assert b.x[:, 0, 0, 0].tolist() == [200 + i for i in b.index]  # severity 5
         assert b.y.tolist() == [i % 10 for i in b.index]
     assert torch.cat([b.y for b in batches]).tolist() == shifted.labels.tolist()
-    assert shifted.paths(batches[0])[0] == f"fog#{batches[0].index[0]}"
     for start in (0, 4, 6):  # every pass is the same and can start anywhere
         for a, b in zip(batches[start:], shifted.batches(start), strict=True):
             assert (a.number, a.x.tolist()) == (b.number, b.x.tolist())
@@ -70,7 +69,6 @@ def test_orders_of_a_data_set(cifar10c: Path) -> None:
         ("single-sample", {"batch_size": 4}, "batches of 1"),
         ("continual", {"errors": "ignore"}, "errors='ignore'"),
         ("continual", {"workers": -1}, "workers=-1"),
-        ("continual", {"prefetch": 0}, "prefetch=0"),
         ("continual", {"domains": ["frost"]}, "no domain 'frost'; it has fog, snow"),
         ("gradual", {}, "several severities"),
     ],
@@ -111,8 +109,8 @@ def test_unreadable_images_are_skipped_counted_and_named(damaged: Path) -> None:
     assert batches[0].domain == "a"
     for b in batches:
         assert b.y.tolist() == [dataset.domain(b.domain).labels[i] for i in b.index]
-        for path, image in zip(stream.paths(b), b.x, strict=True):
-            assert image[2, 0, 0] == int(Path(path).stem)  # blue tells which file it is
+        paths = dataset.domain(b.domain).paths or []
+        assert b.x[:, 2, 0, 0].tolist() == [int(Path(paths[i]).stem) for i in b.index]
     with pytest.warns(FrettaWarning):
         list(stream)
     assert len(stream.skipped) == 6  # of the latest pass, not of all

@@ -20,7 +20,7 @@ from torch import Tensor
 from .._util import atomic
 from ..errors import ConfigError, DataError, FrettaWarning
 from .datasets import open_dataset
-from .domain import Dataset, Domain, ImageFiles, Unreadable, check_choice, check_integer
+from .domain import Dataset, Domain, Unreadable, check_choice, check_integer
 from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, Schedule, schedule
 from .workers import ahead
 
@@ -75,8 +75,7 @@ class BatchReader:
         shapes = {pixels.shape[1:] for pixels in images}
         if len(shapes) > 1:
             raise ConfigError(
-                f"batch {number} mixes images of shapes {sorted(shapes)}; open the data set "
-                "with size="
+                f"batch {number} mixes shapes {sorted(shapes)}; open the data set with size="
             )
         positions = np.concatenate(places)
         order = np.argsort(positions)  # back into the order of the stream
@@ -96,13 +95,11 @@ class Stream:
     recipe: dict[str, Any]
     workers: int = 0
     errors: str = "raise"
-    prefetch: int = 2  # batches each worker decodes ahead
     skipped: list[Unreadable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         check_choice("errors", self.errors, ("raise", "skip"))
         check_integer("workers", self.workers, 0)
-        check_integer("prefetch", self.prefetch, 1)
 
     def __repr__(self) -> str:
         largest = int(np.diff(self.schedule.edges).max(initial=0))
@@ -142,7 +139,7 @@ class Stream:
         self.skipped = []
         numbers = range(start, len(self))
         reader = BatchReader(self.dataset.domains, self.schedule, self.errors)
-        decoded = ahead(reader, numbers, self.workers, self.prefetch)
+        decoded = ahead(reader, numbers, self.workers)
         reset = False  # kept for the next batch where every image of one is unreadable
         try:
             for number, (x, kept, skipped) in zip(numbers, decoded, strict=True):
@@ -172,17 +169,6 @@ class Stream:
                 FrettaWarning,
                 stacklevel=2,
             )
-
-    def paths(self, batch: Batch) -> list[str]:
-        """Where each image of a batch comes from: its file, or `domain#index` in an array."""
-        found = []
-        for which, index in zip(batch.domains, batch.index, strict=True):
-            domain = self.dataset.domains[which]
-            if isinstance(domain.source, ImageFiles):
-                found.append(domain.source.path(int(domain.rows[index])))
-            else:
-                found.append(f"{domain.name}#{index}")
-        return found
 
     def digest(self) -> str:
         """A hash of the order: equal digests, equal streams of one data set."""
@@ -223,7 +209,6 @@ def make_stream(
     imbalance: float | None = None,
     workers: int = 0,
     errors: str = "raise",
-    prefetch: int = 2,
 ) -> Stream:
     """Batches of `dataset` in an order such as "continual" or "mixed+correlated" (see order.py).
 
@@ -239,12 +224,10 @@ def make_stream(
     ):
         if value is not None and not on:
             raise ConfigError(f"{option}={value} has no effect without {word!r} in the order")
-    if parsed.single_sample and batch_size not in (None, 1):
-        raise ConfigError(
-            f"batch_size={batch_size} contradicts single-sample, which has batches of 1"
-        )
     if batch_size is None:
         batch_size = 1 if parsed.single_sample else 128
+    if parsed.single_sample and batch_size != 1:
+        raise ConfigError(f"batch_size={batch_size}; single-sample has batches of 1")
     if domains is not None:
         dataset = dataset.only(domains)
     options: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "limit": limit}
@@ -261,8 +244,7 @@ def make_stream(
         len(dataset.classes),
         **options,
     )
-    recipe = {"order": str(parsed), **options}
-    return Stream(dataset, planned, recipe, workers=workers, errors=errors, prefetch=prefetch)
+    return Stream(dataset, planned, {"order": str(parsed), **options}, workers, errors)
 
 
 def load_stream(
@@ -287,8 +269,7 @@ def load_stream(
     if dataset.fingerprint() != header["fingerprint"]:
         raise DataError(
             f"{path} was made for {header['dataset']} with other images or labels than "
-            f"{dataset.root or dataset.name} has now; replaying it would show different data. Make "
-            f"the stream again: {json.dumps(header['recipe'])}"
+            f"{dataset.root or dataset.name} has; make it again: {json.dumps(header['recipe'])}"
         )
     sizes = np.array([len(domain) for domain in dataset.domains])
     if saved.domain.max(initial=0) >= len(sizes) or (saved.index >= sizes[saved.domain]).any():
@@ -307,9 +288,7 @@ def _read_index(path: Path) -> tuple[dict[str, Any], Schedule]:
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is no stream index file: {error}") from error
     if version != INDEX_FORMAT:
-        raise DataError(
-            f"{path} has index format {version}; this version reads format {INDEX_FORMAT}"
-        )
+        raise DataError(f"{path} has index format {version}; {INDEX_FORMAT} is expected")
     if (
         len(domain) != len(index)
         or len(edges) != len(resets) + 1
