@@ -206,3 +206,13 @@ def test_imagenet_c(tmp_path: Path, tree: Tree) -> None:
     expected = corrupt(clean.read([2]), "brightness", 5, indices=[2])
     assert (opened.domains[0].read([2]) == expected).all()
     assert (expected != clean.read([2])).any()
+
+
+@pytest.mark.slow
+def test_listing_files_opens_none_of_them(tmp_path: Path) -> None:
+    for c in range(345):
+        (tmp_path / "real" / f"class{c:03}").mkdir(parents=True)
+        for i in range(20):  # empty files: opening one as an image would fail
+            (tmp_path / "real" / f"class{c:03}" / f"{i:04}.jpg").touch()
+    opened = open_dataset("domainnet", tmp_path, verify="off")
+    assert len(opened.domains[0]) == 6900

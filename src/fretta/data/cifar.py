@@ -246,17 +246,10 @@ def open_cifar_c(
                     f"severity {level} in {path} is black: it was never written. It holds "
                     f"{listed(map(str, written)) or 'none'}; `fretta corrupt` adds others"
                 )
-            found.append(
-                Domain(
-                    domain_name(corruption, level, len(levels) > 1),
-                    labels,
-                    NpyRows(str(path)),
-                    np.arange(block, dtype=np.int64) + (int(level) - 1) * block,
-                    corruption=corruption,
-                    severity=level,
-                    size=size,
-                )
-            )
+            title = domain_name(corruption, level, len(levels) > 1)
+            rows = np.arange(block, dtype=np.int64) + (int(level) - 1) * block
+            source = NpyRows(str(path))
+            found.append(Domain(title, labels, source, rows, corruption, level, size=size))
     return Dataset(name, list(facts.classes), found, root=str(base))
 
 

@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,38 +50,30 @@ class Batch:
         return len(self.index)
 
 
-@dataclass(frozen=True, eq=False)
-class BatchReader:
-    """Reads the pixels of a batch by its number. This is what worker processes get."""
-
-    domains: Sequence[Domain]
-    schedule: Schedule
-    errors: str
-
-    def __call__(self, number: int) -> tuple[NDArray[np.uint8], Indices, list[Unreadable]]:
-        """Images (n, 3, H, W), their positions in the batch, and what could not be decoded."""
-        domain, index = self.schedule.batch(number)
-        images, places, skipped = [], [], []
-        for which in np.unique(domain):
-            place = np.flatnonzero(domain == which)
-            pixels, kept, failures = self.domains[which].read_some(index[place])
-            if failures and self.errors == "raise":
-                raise DataError(failures[0].reason)
-            skipped += failures
-            if len(pixels):
-                images.append(pixels)
-                places.append(place[kept])
-        if not images:
-            return np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), skipped
-        shapes = {pixels.shape[1:] for pixels in images}
-        if len(shapes) > 1:
-            raise ConfigError(
-                f"batch {number} mixes shapes {sorted(shapes)}; open the data set with size="
-            )
-        positions = np.concatenate(places)
-        order = np.argsort(positions)  # back into the order of the stream
-        x = np.concatenate(images)[order].transpose(0, 3, 1, 2)
-        return np.ascontiguousarray(x), positions[order], skipped
+def _read(
+    domains: Sequence[Domain], schedule: Schedule, errors: str, number: int
+) -> tuple[NDArray[np.uint8], Indices, list[Unreadable]]:
+    """Of one batch: images (n, 3, H, W), their positions in it, and what could not be decoded."""
+    domain, index = schedule.batch(number)
+    images, places, skipped = [], [], []
+    for which in np.unique(domain):
+        place = np.flatnonzero(domain == which)
+        pixels, kept, failures = domains[which].read_some(index[place])
+        if failures and errors == "raise":
+            raise DataError(failures[0].reason)
+        skipped += failures
+        if len(pixels):
+            images.append(pixels)
+            places.append(place[kept])
+    if not images:
+        return np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), skipped
+    shapes = {pixels.shape[1:] for pixels in images}
+    if len(shapes) > 1:
+        raise ConfigError(f"images of shapes {sorted(shapes)}; open the data set with size=")
+    positions = np.concatenate(places)
+    order = np.argsort(positions)  # back into the order of the stream
+    x = np.concatenate(images)[order].transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(x), positions[order], skipped
 
 
 @dataclass(eq=False)
@@ -138,7 +131,7 @@ class Stream:
             raise ConfigError(f"start={start}; the stream has batches 0 to {len(self) - 1}")
         self.skipped = []
         numbers = range(start, len(self))
-        reader = BatchReader(self.dataset.domains, self.schedule, self.errors)
+        reader = partial(_read, self.dataset.domains, self.schedule, self.errors)
         decoded = ahead(reader, numbers, self.workers)
         reset = False  # kept for the next batch where every image of one is unreadable
         try:
