@@ -13,18 +13,7 @@ import pytest
 from fretta.data.cifar_pickle import read_batch, read_batches, read_classes
 from fretta.errors import DataError
 
-
-def test_planes_become_pixels(tmp_path: Path) -> None:
-    # CIFAR stores 1024 red, then 1024 green, then 1024 blue values, row by row.
-    flat = np.concatenate([np.full(1024, 10), np.full(1024, 20), np.full(1024, 30)])
-    flat[5] = 99  # red of row 0, column 5
-    batch = {b"data": flat[None].astype(np.uint8), b"labels": [7]}
-    (tmp_path / "b").write_bytes(pickle.dumps(batch))
-    images, labels = read_batch(tmp_path / "b")
-    assert (images.shape, images.dtype) == ((1, 32, 32, 3), np.uint8)
-    assert images[0, 0, 5].tolist() == [99, 20, 30]
-    assert images[0, 31, 31].tolist() == [10, 20, 30]
-    assert (labels.tolist(), labels.dtype) == ([7], np.int64)
+ZEROS = np.zeros((2, 3072), np.uint8)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -40,13 +29,15 @@ def test_every_pickle_protocol(tmp_path: Path, protocol: int, bytes_keys: bool) 
     }
     (tmp_path / "b").write_bytes(pickle.dumps(batch, protocol=protocol))
     images, labels = read_batch(tmp_path / "b")
+    # 1024 red, then 1024 green, then 1024 blue values, row by row
+    assert images[1, 2, 5].tolist() == data[1, [69, 1024 + 69, 2048 + 69]].tolist()
     assert (images.transpose(0, 3, 1, 2).reshape(3, -1) == data).all()
-    assert labels.tolist() == [4, 5, 6]
+    assert (labels.tolist(), labels.dtype) == ([4, 5, 6], np.int64)
 
 
 def test_numpy_1_names_and_big_endian_labels(tmp_path: Path) -> None:
-    labels = np.array([1, 2], dtype=">i4")
-    content = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": labels}, protocol=0)
+    batch = {"data": ZEROS, "labels": np.array([1, 2], dtype=">i4")}
+    content = pickle.dumps(batch, protocol=0)
     (tmp_path / "b").write_bytes(content.replace(b"numpy._core", b"numpy.core"))
     assert read_batch(tmp_path / "b")[1].tolist() == [1, 2]
 
@@ -59,17 +50,13 @@ class Runs:
         return self.call
 
 
-@pytest.mark.parametrize(
-    ("function", "name"), [(os.mkdir, "mkdir"), (eval, "eval"), (np.load, "load")]
-)
-def test_pickle_that_wants_to_run_something_is_refused(
-    tmp_path: Path, function: Any, name: str
-) -> None:
+@pytest.mark.parametrize("function", [os.mkdir, eval, np.load])
+def test_a_pickle_that_runs_something_is_refused(tmp_path: Path, function: Any) -> None:
     target = tmp_path / "made"
     argument = str(target) if function is not eval else f"__import__('os').mkdir({str(target)!r})"
-    batch = {"data": np.zeros((1, 3072), np.uint8), "labels": [0], "x": Runs(function, argument)}
+    batch = {"data": ZEROS, "labels": [0, 1], "x": Runs(function, argument)}
     (tmp_path / "b").write_bytes(pickle.dumps(batch))
-    with pytest.raises(DataError, match=rf"{name}, which no CIFAR file needs"):
+    with pytest.raises(DataError, match=rf"{function.__name__}, which no CIFAR file needs"):
         read_batch(tmp_path / "b")
     assert not target.exists()
 
@@ -77,61 +64,53 @@ def test_pickle_that_wants_to_run_something_is_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (["a list"], "holds a list where"),
+        (["a list"], "a list"),
         ({"labels": [0]}, "'data' is NoneType"),
         ({"data": np.zeros((2, 3072), np.int64), "labels": [0, 1]}, "'data' is int64"),
         ({"data": np.zeros((2, 100), np.uint8), "labels": [0, 1]}, r"uint8 \(2, 100\)"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0]}, "not a list of 2 class numbers"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, "x"]}, "not a list of 2"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, [1]]}, "not a list of 2"),
-        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, -1]}, "not a list of 2"),
-        ({"data": np.zeros((2, 3072), np.uint8)}, "'labels' is not a list"),
+        *(
+            ({"data": ZEROS, "labels": labels}, "'labels' is not a list of 2")
+            for labels in (None, [0], [0, "x"], [0, [1]], [0, -1])
+        ),
         ({"data": np.array([object()])}, "cannot be read as a CIFAR batch"),
         ({"data": np.zeros(2, np.float32)}, "type 'f4'; only integers"),
     ],
 )
 def test_unexpected_content(tmp_path: Path, content: Any, message: str) -> None:
     (tmp_path / "b").write_bytes(pickle.dumps(content))
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=rf"{tmp_path / 'b'}.*{message}"):
         read_batch(tmp_path / "b")
-    assert str(tmp_path / "b") in str(caught.value)
 
 
-def test_damaged_missing_and_text_files(tmp_path: Path) -> None:
-    content = pickle.dumps({"data": np.zeros((9, 3072), np.uint8), "labels": [0] * 9})
-    for length in (0, 1, 40, len(content) // 2, len(content) - 1):
-        (tmp_path / "b").write_bytes(content[:length])
+def test_damaged_and_missing_files(tmp_path: Path) -> None:
+    content = pickle.dumps({"data": ZEROS, "labels": [0, 1]}, protocol=2)
+    # 2·3072 bytes declared as 3·3072: numpy's own reader never sees them.
+    declared = content.replace(b"K\x02M\x00\x0c\x86", b"K\x03M\x00\x0c\x86")
+    assert declared != content
+    parts = [content[:n] for n in (0, 1, 40, len(content) // 2, len(content) - 1)]
+    for damaged in (*parts, declared, b"not a pickle at all"):
+        (tmp_path / "b").write_bytes(damaged)
         with pytest.raises(DataError, match="cannot be read as a CIFAR batch"):
             read_batch(tmp_path / "b")
-    (tmp_path / "b").write_text("not a pickle at all")
-    with pytest.raises(DataError, match="cannot be read"):
-        read_batch(tmp_path / "b")
     with pytest.raises(DataError, match=r"no file .*gone"):
         read_batch(tmp_path / "gone")
-    # 2·3072 bytes declared as 3·3072: numpy's own reader never sees them.
-    batch = pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}, protocol=2)
-    changed = batch.replace(b"K\x02M\x00\x0c\x86", b"K\x03M\x00\x0c\x86")
-    assert changed != batch
-    (tmp_path / "b").write_bytes(changed)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_batch(tmp_path / "b")
 
 
 def test_class_names(tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(pickle.dumps({b"label_names": [b"cat", "dog"]}))
-    assert read_classes(tmp_path / "m") == ["cat", "dog"]
-    (tmp_path / "m").write_bytes(pickle.dumps({"fine_label_names": ["x"], "label_names": ["y"]}))
-    assert read_classes(tmp_path / "m") == ["x"]
-    (tmp_path / "m").write_bytes(pickle.dumps({b"num_vis": 3072}))
+    path = tmp_path / "m"
+    path.write_bytes(pickle.dumps({b"label_names": [b"cat", "dog"]}))
+    assert read_classes(path) == ["cat", "dog"]
+    path.write_bytes(pickle.dumps({"fine_label_names": ["x"], "label_names": ["y"]}))
+    assert read_classes(path) == ["x"]
+    path.write_bytes(pickle.dumps({b"num_vis": 3072}))
     with pytest.raises(DataError, match="no list of class names"):
-        read_classes(tmp_path / "m")
+        read_classes(path)
 
 
 def test_batches_are_joined_in_order_and_read_only(cifar10: Path) -> None:
     folder = cifar10 / "cifar-10-batches-py"
     images, labels = read_batches((str(folder / "data_batch_1"), str(folder / "test_batch")))
     assert images.shape == (60, 32, 32, 3)
-    assert images[25, 0, 0, 0] == 5
-    assert labels[25] == 5
+    assert images[25, 0, 0, 0] == labels[25] == 5
     with pytest.raises(ValueError, match="read-only"):
         images[0] = 1

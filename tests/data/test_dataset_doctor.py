@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ def texts(report: Diagnosis, level: str) -> str:
     return "\n".join(f.text for f in report.findings if f.level == level)
 
 
-def test_pacs_with_missing_domains_and_a_broken_image(pacs: Path) -> None:
+def test_pacs(pacs: Path) -> None:
     broken = pacs / "PACS" / "photo" / "dog" / "001.png"
     broken.write_bytes(b"broken")
     seen: list[tuple[int, int]] = []
@@ -34,9 +33,12 @@ def test_pacs_with_missing_domains_and_a_broken_image(pacs: Path) -> None:
     assert [item.path for item in report.unreadable] == [str(broken)]
     assert seen[-1] == (28, 28)
     assert report.lines()[-1] == "pacs: 1 error, 4 warnings, 1 unreadable image"
-    assert any(line.startswith("error photo: 13 of 14") for line in report.lines())
-    assert json.loads(json.dumps(report.to_json()))["ok"] is False
     assert "photo: 3 of 14 images decoded" in texts(doctor("pacs", pacs, images=3), "ok")
+    (pacs / "PACS" / "photo" / "zebra").mkdir()
+    (pacs / "PACS" / "cartoon" / "Dog").mkdir()
+    report = doctor("pacs", pacs)
+    assert "has zebra as well" in texts(report, "error")
+    assert "'Dog' and 'dog'" in texts(report, "error")
 
 
 def test_the_parts_add_up(tmp_path: Path, tree: Tree) -> None:
@@ -54,9 +56,7 @@ def test_the_parts_add_up(tmp_path: Path, tree: Tree) -> None:
         total = numbers(next(t for t in lines if t.startswith("total: ")))
         assert all(p["all"] == p["decoded"] + p["unreadable"] + p["not tried"] for p in parts)
         assert total == {key: sum(p[key] for p in parts) for key in total}
-        assert total["all"] == 12
-        assert total["unreadable"] == len(report.unreadable)
-    assert numbers("x: 9 of 12 images decoded, 2 not tried, 1 unreadable: y")["unreadable"] == 1
+        assert (total["all"], total["unreadable"]) == (12, len(report.unreadable))
     warned = texts(doctor("folder", tmp_path, layout="domains"), "warn")
     assert re.search(r"1 image left out.*stray\.png", warned)
     assert re.search(r"1 other file left out.*notes\.txt", warned)
@@ -70,21 +70,6 @@ def numbers(text: str) -> dict[str, int]:
     return {"all": int(count[1]), **{n: int(m[1]) if m else 0 for n, m in found.items()}}
 
 
-def test_pacs_with_other_classes(pacs: Path) -> None:
-    (pacs / "PACS" / "photo" / "zebra").mkdir()
-    (pacs / "PACS" / "cartoon" / "Dog").mkdir()
-    report = doctor("pacs", pacs)
-    assert "has zebra as well" in texts(report, "error")
-    assert "'Dog' and 'dog'" in texts(report, "error")
-
-
-def test_domainnet_compares_its_domains(tmp_path: Path, tree: Tree) -> None:
-    tree(tmp_path, {"real": {"cat": 1, "dog": 1}, "sketch": {"cat": 1, "cow": 1}})
-    report = doctor("domainnet", tmp_path)
-    assert "real: 2 classes, not 345" in texts(report, "error")
-    assert "class names do not match" in texts(report, "error")
-
-
 @pytest.mark.parametrize("name", [n for n in list_datasets() if n != "digits"])
 def test_wrong_root_is_a_finding(name: str, tmp_path: Path) -> None:
     report = doctor(name, tmp_path / "gone")
@@ -93,7 +78,7 @@ def test_wrong_root_is_a_finding(name: str, tmp_path: Path) -> None:
     assert "FRETTA_DATA" in texts(doctor(name), "error")
 
 
-def test_cifar(cifar10: Path) -> None:
+def test_cifar_and_cifar_c(cifar10: Path, cifar10c: Path) -> None:
     report = doctor("cifar10", cifar10)
     assert report.ok
     assert "data_batch_2: missing" in texts(report, "warn")
@@ -104,13 +89,9 @@ def test_cifar(cifar10: Path) -> None:
     report = doctor("cifar10", cifar10)
     assert "os.system, which no CIFAR file needs" in texts(report, "error")
     assert "batches.meta" in texts(report, "error")
-
-
-def test_cifar_c(cifar10c: Path) -> None:
     folder = cifar10c / "CIFAR-10-C"
     (folder / "fog.npy").unlink()
-    content = (folder / "snow.npy").read_bytes()
-    (folder / "snow.npy").write_bytes(content[:-1])
+    (folder / "snow.npy").write_bytes((folder / "snow.npy").read_bytes()[:-1])
     for name in ("cifar10c", "cifar10c-lt"):
         report = doctor(name, cifar10c)
         assert "fog.npy is missing" in texts(report, "error")
@@ -121,7 +102,7 @@ def test_cifar_c(cifar10c: Path) -> None:
     assert "list of integers" in texts(doctor("cifar10c", cifar10c), "error")
 
 
-def test_imagenet_c(tmp_path: Path, tree: Tree) -> None:
+def test_imagenet_c_and_domainnet(tmp_path: Path, tree: Tree) -> None:
     tree(tmp_path / "fog", {"5": {"n1": 1, "n2": 1}, "4": {"n1": 1, "n3": 1}})
     (tmp_path / "fog" / "3").mkdir()
     report = doctor("imagenetc", tmp_path)
@@ -134,14 +115,17 @@ def test_imagenet_c(tmp_path: Path, tree: Tree) -> None:
     assert report.ok
     assert "made on the fly" in texts(report, "ok")
     assert "clean: 2 images, 2 classes" in texts(report, "warn")
+    tree(tmp_path / "net", {"real": {"cat": 1, "dog": 1}, "sketch": {"cat": 1, "cow": 1}})
+    report = doctor("domainnet", tmp_path / "net")
+    assert "real: 2 classes, not 345" in texts(report, "error")
+    assert "class names do not match" in texts(report, "error")
 
 
-def test_folder_and_digits(tmp_path: Path, tree: Tree) -> None:
+def test_folder_digits_and_options(tmp_path: Path, tree: Tree) -> None:
     tree(tmp_path, {"day": {"cat": 1, "dog": 1}, "night": {"cat": 0, "dog": 1}})
     report = doctor("folder", tmp_path, layout="domains")
     assert report.ok
     assert "night: 1 image, none of cat" in texts(report, "warn")
-    assert "test: 540 images" in texts(doctor("digits"), "ok")
     assert "total: 1,797 images" in texts(doctor("digits"), "ok")
     with pytest.raises(ConfigError, match="takes no option splat"):
         doctor("folder", tmp_path, splat=1)

@@ -47,21 +47,16 @@ def test_domains_come_in_turn_and_batches_do_not_cross_them() -> None:
     continual = arranged("continual", batch_size=2)
     independent = arranged("independent", batch_size=2)
     assert continual.domain.tolist() == [0] * 5 + [1] * 3 + [2] * 4
-    assert sorted(pairs(continual)) == [(0, i) for i in range(5)] + [(1, i) for i in range(3)] + [
-        (2, i) for i in range(4)
-    ]
+    assert sorted(pairs(continual)) == [(d, i) for d, n in enumerate((5, 3, 4)) for i in range(n)]
     assert pairs(independent) == pairs(continual)
     assert independent.edges.tolist() == [0, 2, 4, 5, 7, 8, 10, 12]
     assert np.flatnonzero(independent.resets).tolist() == [0, 3, 5]
     assert not continual.resets.any()
     alone = arranged("continual", {"c": LABELS["c"]})  # the same order beside others and alone
     assert alone.index.tolist() == continual.index[8:].tolist()
-
-
-def test_mixed_shuffles_everything_together() -> None:
-    found = arranged("mixed", {"a": np.zeros(50, int), "b": np.zeros(50, int)})
-    assert set(pairs(found)) == {(d, i) for d in range(2) for i in range(50)}
-    assert 10 < found.domain[:50].sum() < 40  # both domains in the first half
+    mixed = arranged("mixed", {"a": np.zeros(50, int), "b": np.zeros(50, int)})
+    assert set(pairs(mixed)) == {(d, i) for d in range(2) for i in range(50)}
+    assert 10 < mixed.domain[:50].sum() < 40  # both domains in the first half
 
 
 @pytest.mark.parametrize(
@@ -69,28 +64,19 @@ def test_mixed_shuffles_everything_together() -> None:
 )
 def test_the_seed_changes_the_order_and_nothing_else(order: str) -> None:
     labels = {"a": np.arange(60) % 3, "b": np.arange(30) % 3}
-    first, again, other = (
-        pairs(arranged(order, labels, seed=seed, limit=20)) for seed in (0, 0, 1)
-    )
-    assert first == again
-    assert first != other
-    assert sorted(first) == sorted(other)
-
-
-def test_order_of_seed_0_is_pinned() -> None:
+    one, again, other = (pairs(arranged(order, labels, seed=s, limit=20)) for s in (0, 0, 1))
+    assert one == again != other
+    assert sorted(one) == sorted(other)
     # A seed in a published result must mean the same order with every numpy version.
     found = arranged("continual", {"fog": np.zeros(8, int)})
     assert found.index.tolist() == [7, 4, 1, 3, 2, 5, 0, 6]
 
 
-def test_limit_is_nested_and_not_just_the_head() -> None:
+def test_limit_and_long_tail_by_hand() -> None:
     small, large = set(limited(1000, 50).tolist()), set(limited(1000, 200).tolist())
     assert small < large
     assert max(small) > 500
     assert limited(10, 50).tolist() == list(range(10))
-
-
-def test_long_tail_by_hand() -> None:
     assert long_tail_counts(8, 4, 1) == [8, 8, 8, 8]
     assert long_tail_counts(100, 3, 4.0) == [100, 50, 25]
     assert long_tail_counts(5, 1, 10) == [5]

@@ -15,19 +15,13 @@ pytestmark = pytest.mark.data
 
 def test_pacs(shared: Path) -> None:
     opened = open_dataset("pacs", shared / "data", size=160, verify="error")
-    assert {d.name: len(d) for d in opened.domains} == {
-        "art_painting": 2048,
-        "cartoon": 2344,
-        "photo": 1670,
-    }
+    counts = {"art_painting": 2048, "cartoon": 2344, "photo": 1670}
+    assert {d.name: len(d) for d in opened.domains} == counts
     assert opened.missing == ("sketch",)
     assert opened.classes[0] == "dog"
     batches = list(make_stream(opened, "independent", batch_size=64, limit=100))
     assert [b.reset for b in batches] == [True, False] * 3
     assert batches[0].x.shape == (64, 3, 160, 160)
-
-
-def test_pacs_doctor(shared: Path) -> None:
     report = doctor("pacs", shared / "data")
     assert report.ok, report.lines()
     assert [f.text.split(":")[0] for f in report.findings if f.level == "warn"] == ["sketch"]

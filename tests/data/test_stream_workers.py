@@ -1,7 +1,8 @@
-"""Worker processes: same batches, errors that arrive, nothing left running."""
+"""Worker processes: same batches, errors that arrive, nothing left running; memory."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from fretta.data import Batch, make_stream, open_dataset
+from fretta.data import CORRUPTIONS, Batch, make_stream, open_dataset
 from fretta.errors import DataError, FrettaWarning, MissingExtraError
 
 Tree = Callable[..., Path]
@@ -138,3 +140,45 @@ def test_interrupt_and_kill_end_every_process(
 def test_a_missing_package_is_named_by_workers_too() -> None:
     error = MissingExtraError("pillow", "data", "decoding image files")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+MEASURE = """
+import json, sys
+from fretta.data import make_stream, open_dataset
+
+def peak():  # kB, highest resident size so far
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+stream = make_stream(open_dataset("cifar10c", sys.argv[1]), batch_size=200)
+before, samples, total = peak(), 0, 0
+for batch in stream:
+    samples += len(batch)
+    total += int(batch.x.sum())
+print(json.dumps([samples, total, (peak() - before) / 1024]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_full_size_cifar10_c_stays_small(tmp_path: Path) -> None:
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "labels.npy", np.tile(np.arange(10000) % 10, 5))
+    for corruption in CORRUPTIONS:  # sparse: 15 × 154 MB that take no space on disk
+        array = np.lib.format.open_memmap(
+            folder / f"{corruption}.npy", "w+", np.uint8, (50000, 32, 32, 3)
+        )
+        array[-1] = 1
+        del array
+    result = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    samples, total, megabytes = json.loads(result.stdout)
+    assert samples == 150000
+    assert total == 15 * 3072  # the last image of severity 5 was seen once per file
+    assert megabytes < 200

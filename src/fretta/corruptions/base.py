@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -36,10 +35,6 @@ class ImageRandom:
         self._start["state"]["key"][1] = index
         self._bits.state = self._start
         return self._generator
-
-    def stack(self, draws: Iterable[Draws]) -> Draws:
-        rows = list(draws)
-        return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
 def raw_uint16(rng: np.random.Generator, count: int) -> NDArray[np.uint16]:
@@ -100,6 +95,4 @@ def read_rgb(path: Path) -> Pixels:
         with opener.open(path) as image:
             return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read as an image ({error}); replace or remove it"
-        ) from error
+        raise DataError(f"unreadable image {path}: {error}") from error

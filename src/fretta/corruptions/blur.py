@@ -27,19 +27,15 @@ def border(position: NDArray[np.int64], size: int, mode: str) -> NDArray[np.int6
 
 
 @lru_cache(maxsize=32)
-def gaussian_matrix(size: int, sigma: float, mode: str, truncate: float) -> Floats:
-    """The (size, size) matrix that blurs a line, borders included.
+def gaussian_matrix(size: int, sigma: float, radius: int, mode: str) -> Floats:
+    """The (size, size) matrix that blurs a line with 2 radius + 1 taps, borders included.
 
     One matrix product per axis costs the same for any sigma, and treats any border exactly.
     """
-    radius = int(truncate * sigma + 0.5)
-    matrix = np.eye(size)
-    if radius == 0:
-        return matrix
     taps = np.arange(-radius, radius + 1)
     weights = np.exp(-0.5 * (taps / sigma) ** 2)
     weights /= weights.sum()
-    matrix[:] = 0.0
+    matrix = np.zeros((size, size))
     rows = np.arange(size)
     for tap, weight in zip(taps, weights, strict=True):
         np.add.at(matrix, (rows, border(rows + tap, size, mode)), weight)
@@ -49,11 +45,11 @@ def gaussian_matrix(size: int, sigma: float, mode: str, truncate: float) -> Floa
 def gaussian(planes: Floats, sigma: float, mode: str = "nearest", truncate: float = 4.0) -> Floats:
     """Blur the last two axes."""
     height, width = planes.shape[-2:]
-    if int(truncate * sigma + 0.5) == 0:
+    radius = int(truncate * sigma + 0.5)
+    if radius == 0:
         return planes
-    across = planes @ gaussian_matrix(width, sigma, mode, truncate).T
-    blurred: Floats = gaussian_matrix(height, sigma, mode, truncate) @ across
-    return blurred
+    across = planes @ gaussian_matrix(width, sigma, radius, mode).T
+    return np.asarray(gaussian_matrix(height, sigma, radius, mode) @ across)
 
 
 def gaussian_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
@@ -61,12 +57,6 @@ def gaussian_blur(images: Pixels, c: Constants, draws: Draws) -> Pixels:
 
 
 # ---- defocus -------------------------------------------------------------------------------------
-
-
-def _line(sigma: float, taps: int) -> Floats:
-    offsets = np.arange(taps) - (taps - 1) / 2
-    weights = np.exp(-0.5 * (offsets / sigma) ** 2)
-    return np.asarray(weights / weights.sum())
 
 
 @lru_cache(maxsize=32)
@@ -77,16 +67,11 @@ def disk(radius: float, alias: float) -> Floats:
     from radius 8 on the weights sum to a little more than 1, and the benchmark's images are that
     much brighter.
     """
-    reach = 8 if radius <= 8 else int(radius)
-    taps = 3 if radius <= 8 else 5
+    reach, softening = (8, 1) if radius <= 8 else (int(radius), 2)
     axis = np.arange(-reach, reach + 1)
     kernel = (axis[:, None] ** 2 + axis[None, :] ** 2 <= radius**2).astype(np.float64)
     kernel /= kernel.sum()
-    size = len(axis)
-    soften = np.zeros((size, size))
-    for tap, weight in enumerate(_line(alias, taps)):
-        where = border(np.arange(size) + tap - taps // 2, size, "mirror")
-        np.add.at(soften, (np.arange(size), where), weight)
+    soften = gaussian_matrix(len(axis), alias, softening, "mirror")
     kernel = soften @ kernel @ soften.T
     kernel[kernel < 1e-12] = 0.0  # the far tail of the softening is below any level
     filled = np.abs(np.argwhere(kernel) - reach).max()
@@ -221,18 +206,13 @@ def motion_taps(radius: float, sigma: float) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-def motion_offsets(taps: int, degrees: float) -> NDArray[np.int64]:
-    """(taps, 2): the pixel (row, column) away at which each tap reads; halves round down."""
-    angle = np.deg2rad(degrees)
-    distance = np.arange(taps)[:, None]
-    steps = np.ceil(distance * np.array([np.sin(angle), np.cos(angle)]) - 0.5)
-    return np.asarray(steps, dtype=np.int64)
-
-
 def motion(image: NDArray[Any], weights: Floats, degrees: float) -> Floats:
     """Blur one (H, W, ...) image: the weighted sum of shifted copies, edges repeated."""
     height, width = image.shape[:2]
-    offsets = motion_offsets(len(weights), degrees)
+    angle = np.deg2rad(degrees)
+    direction = np.array([np.sin(angle), np.cos(angle)])
+    # The (row, column) away at which each tap reads; halves round down.
+    offsets = np.ceil(np.arange(len(weights))[:, None] * direction - 0.5).astype(np.int64)
     # A shift past the opposite edge reads the edge, like a shift up to it.
     offsets = np.clip(offsets, (1 - height, 1 - width), (height - 1, width - 1))
     low, high = offsets.min(axis=0), offsets.max(axis=0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, InputError
 from . import blur, digital, noise, spatter, weather
 from .base import Draws, ImageRandom, Pixels
-from .constants import Constants, check_name, constants_for
+from .constants import Constants, constants_for
 
 Apply = Callable[[Pixels, Constants, Draws], Pixels]
 Draw = Callable[[np.random.Generator, int, int, Constants], Draws]
@@ -66,13 +66,11 @@ def _as_indices(
     if indices is None:
         return np.arange(count)
     array = np.asarray(indices)
-    if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
+    if array.shape != (count,) or (count and (array.dtype.kind not in "iu" or array.min() < 0)):
         raise ConfigError(
-            f"indices has shape {array.shape} and type {array.dtype}; "
-            f"expected one whole number for each of the {count} images"
+            f"indices is {array.dtype} {array.shape}; an integer from 0 is expected for each of the"
+            f" {count} images"
         )
-    if count and array.min() < 0:
-        raise ConfigError(f"indices contains {array.min()}; an image's index starts at 0")
     return array.astype(np.int64)
 
 
@@ -83,7 +81,8 @@ def draws_for(
     draw = _BY_NAME[name][1]
     if draw is None:
         return {}
-    return random.stack(draw(random.of(index), height, width, c) for index in indices)
+    rows = [draw(random.of(index), height, width, c) for index in indices]
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
 def corrupt(
@@ -104,7 +103,7 @@ def corrupt(
     """
     pixels = _as_pixels(images)
     count, height, width, _ = pixels.shape
-    c = constants_for(check_name(name), severity, height, width, constants)
+    c = constants_for(name, severity, height, width, constants)
     places = _as_indices(indices, count).tolist()
     apply, random = _BY_NAME[name][0], ImageRandom(seed, name, severity)
     result = np.empty_like(pixels, order="C")

@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corruptions import ALL
-from ..errors import ConfigError, DataError
+from ..errors import DataError
 from ..models.preprocessing import check_size
 from .cifar_pickle import read_batches, read_classes
-from .domain import Dataset, Domain
+from .domain import Dataset, Domain, check_choice
 from .folders import check_known, data_root, listed, locate, words
 from .order import long_tail
 from .shift import SEVERITIES, corruption_names, domain_name, severity_levels
 
-SPLITS = ("train", "test")
 CIFAR_IMAGES = {"train": 50000, "test": 10000}
 CIFAR10_CLASSES = words("airplane automobile bird cat deer dog frog horse ship truck")
 CIFAR100_CLASSES = words("""
@@ -50,22 +49,13 @@ class CifarFacts:
     classes: tuple[str, ...]
 
 
+_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 CIFAR = {
     "cifar10": CifarFacts(
-        title="CIFAR-10",
-        folder="cifar-10-batches-py",
-        meta="batches.meta",
-        train=tuple(f"data_batch_{i}" for i in range(1, 6)),
-        test=("test_batch",),
-        classes=CIFAR10_CLASSES,
+        "CIFAR-10", "cifar-10-batches-py", "batches.meta", _TRAIN, ("test_batch",), CIFAR10_CLASSES
     ),
     "cifar100": CifarFacts(
-        title="CIFAR-100",
-        folder="cifar-100-python",
-        meta="meta",
-        train=("train",),
-        test=("test",),
-        classes=CIFAR100_CLASSES,
+        "CIFAR-100", "cifar-100-python", "meta", ("train",), ("test",), CIFAR100_CLASSES
     ),
 }
 
@@ -119,16 +109,13 @@ def open_cifar(
 ) -> Dataset:
     """Clean CIFAR: one domain, `clean`."""
     facts = CIFAR[name]
-    if split not in SPLITS:
-        raise ConfigError(f"split={split!r}; one of {', '.join(SPLITS)} is expected")
+    check_choice("split", split, list(CIFAR_IMAGES))
     check_size(size)
     base = find_cifar(facts, root)
     batches = facts.train if split == "train" else facts.test
     present = [batch for batch in batches if (base / batch).is_file()]
     if not present:
-        raise DataError(
-            f"no {split} batch of {facts.title} in {base}: none of {listed(batches)} is there"
-        )
+        raise DataError(f"no {split} batch of {facts.title} in {base}: {listed(batches)}")
     classes = read_classes(base / facts.meta)
     paths = tuple(str(base / batch) for batch in present)
     labels = read_batches(paths)[1]
@@ -164,8 +151,7 @@ def map_array(path: Path) -> NDArray[Any]:
     except (OSError, ValueError, EOFError, TypeError, SyntaxError) as error:
         size = path.stat().st_size if path.is_file() else 0
         raise DataError(
-            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; a CIFAR-C file of "
-            "50,000 images has 153,600,128 bytes. Copy or extract it again"
+            f"{path} ({size:,} bytes) is truncated or is no .npy array: {error}; extract it again"
         ) from error
 
 
@@ -201,7 +187,7 @@ def read_labels(base: Path, classes: int) -> NDArray[np.int64]:
     if len(labels) != count or count % len(SEVERITIES):
         raise DataError(
             f"{path} has {len(labels):,} labels, but {array} has {count:,} images; as many are "
-            "expected, or a fifth: severities 1 to 5 are stacked"
+            "expected, or a fifth"
         )
     blocks = labels.reshape(len(SEVERITIES), -1)
     if (blocks != blocks[0]).any():
@@ -215,16 +201,15 @@ def check_array(path: Path, block: int) -> list[int]:
     if not path.is_file():
         present = sorted(f.stem for f in path.parent.glob("*.npy") if f.stem != "labels")
         raise DataError(
-            f"the corruption file {path} is missing; {path.parent} has "
-            f"{listed(present) or 'none'}. `fretta corrupt` makes it from clean CIFAR; or pass "
-            f"domains= without {path.stem}"
+            f"the corruption file {path} is missing; there are {listed(present) or 'none'}. "
+            "`fretta corrupt` makes it from clean CIFAR; or choose others with domains="
         )
     array = map_array(path)
     expected = (block * len(SEVERITIES), 32, 32, 3)
     if array.dtype != np.uint8 or array.shape != expected:
         raise DataError(
-            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: severities 1 to "
-            f"5 stacked, with labels.npy giving {block:,} images each"
+            f"{path} is {array.dtype} {array.shape}; uint8 {expected} is expected: five severities "
+            f"of {block:,} images"
         )
     probe = np.linspace(0, block - 1, 16).astype(np.int64)
     return [level for level in SEVERITIES if array[probe + (level - 1) * block].any()]
@@ -261,17 +246,10 @@ def open_cifar_c(
                     f"severity {level} in {path} is black: it was never written. It holds "
                     f"{listed(map(str, written)) or 'none'}; `fretta corrupt` adds others"
                 )
-            found.append(
-                Domain(
-                    domain_name(corruption, level, len(levels) > 1),
-                    labels,
-                    NpyRows(str(path)),
-                    np.arange(block, dtype=np.int64) + (int(level) - 1) * block,
-                    corruption=corruption,
-                    severity=level,
-                    size=size,
-                )
-            )
+            title = domain_name(corruption, level, len(levels) > 1)
+            rows = np.arange(block, dtype=np.int64) + (int(level) - 1) * block
+            source = NpyRows(str(path))
+            found.append(Domain(title, labels, source, rows, corruption, level, size=size))
     return Dataset(name, list(facts.classes), found, root=str(base))
 
 

@@ -59,10 +59,6 @@ class _Array:
         self.value = flat.reshape(tuple(shape), order="F" if order == "F" else "C")
 
 
-def _new_array(subtype: Any, shape: Any, code: Any) -> _Array:
-    return _Array()
-
-
 def _array_from_buffer(raw: Any, dtype: Any, shape: Any, order: str) -> _Array:
     array = _Array()
     array.fill(raw, dtype, shape, order)
@@ -86,7 +82,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _latin1,
 }
 for _core in ("numpy.core", "numpy._core"):  # numpy 1 and numpy 2
-    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _new_array
+    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = lambda *_: _Array()
     _ALLOWED[f"{_core}.multiarray", "scalar"] = _scalar
     _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _array_from_buffer
 
@@ -107,18 +103,13 @@ def _load(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = _Restricted(file, encoding="bytes").load()
     except FileNotFoundError:
-        raise DataError(
-            f"no file {path}; a CIFAR folder in the python layout is expected there"
-        ) from None
+        raise DataError(f"no file {path}; the python version of CIFAR has it") from None
     except (*_DAMAGE, OSError, MemoryError) as error:
         raise DataError(
-            f"{path} cannot be read as a CIFAR batch ({error}); it was refused before anything in "
-            "it ran. Extract the archive of the python version again"
+            f"{path} cannot be read as a CIFAR batch ({error}); nothing in it ran. Extract it again"
         ) from error
     if not isinstance(content, dict):
-        raise DataError(
-            f"{path} holds a {type(content).__name__} where a CIFAR batch holds a dictionary"
-        )
+        raise DataError(f"{path} holds a {type(content).__name__}; a dictionary is expected")
     return {k.decode("latin1") if isinstance(k, bytes) else str(k): v for k, v in content.items()}
 
 
@@ -130,10 +121,7 @@ def read_batch(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     data = data.value if isinstance(data, _Array) else data
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (PIXELS,):
         seen = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise DataError(
-            f"{path}: 'data' is {seen} where uint8 (n, {PIXELS}) is expected; "
-            f"the keys are {sorted(content)}"
-        )
+        raise DataError(f"{path}: 'data' is {seen}; uint8 (n, {PIXELS}) is expected")
     key = "fine_labels" if "fine_labels" in content else "labels"
     labels = content.get(key)
     labels = labels.value if isinstance(labels, _Array) else labels

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, MissingExtraError
+from ..errors import MissingExtraError
 from ..models.preprocessing import check_size
-from .domain import Dataset, Domain
+from .domain import Dataset, Domain, check_choice
 from .shift import Strength
 
 SIDE = 32
@@ -71,8 +71,7 @@ def split_rows(split: str) -> NDArray[np.int64]:
     RandomState, not Generator: its numbers are frozen, and a split that moved with the numpy
     version would put training images into the test set of the model in the package.
     """
-    if split not in SPLITS:
-        raise ConfigError(f"split={split!r}; one of {', '.join(SPLITS)} is expected")
+    check_choice("split", split, SPLITS)
     labels = load()[1]
     random = np.random.RandomState(SPLIT_SEED)
     chosen = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from ..models.preprocessing import Decoding
 from .cifar import CIFAR, CIFAR_IMAGES, check_array, find_cifar, find_cifar_c, read_labels
 from .cifar_pickle import read_batch, read_classes
 from .datasets import check_name, dataset_options
-from .digits import SPLITS as DIGIT_SPLITS
-from .digits import split_rows
+from .digits import SPLITS, split_rows
 from .domain import Domain, Unreadable
 from .domainsets import DOMAIN_SETS, find_domains
 from .folders import Scan, common_classes, file_domain, listed, open_folder, scan, visible_files
@@ -26,7 +25,6 @@ from .imagenetc import CLASSES, find_corruptions, find_imagenet
 from .images import EXTENSIONS, decode
 from .shift import SEVERITIES
 
-LEVELS = ("ok", "warn", "error")
 Progress = Callable[[int, int], None]
 _ORIGINAL = Decoding(size=None)
 
@@ -48,19 +46,19 @@ class Diagnosis:
     @property
     def ok(self) -> bool:
         """No error; warnings are allowed."""
-        return all(finding.level != "error" for finding in self.findings)
+        return not self._number("error")
+
+    def _number(self, level: str) -> int:
+        return sum(finding.level == level for finding in self.findings)
 
     def lines(self) -> list[str]:
-        counts = {level: sum(f.level == level for f in self.findings) for level in LEVELS}
         body = [f"{finding.level:5} {finding.text}" for finding in self.findings]
         body += [f"      {item.reason}" for item in self.unreadable]
-        ending = f"{_count(counts['error'], 'error')}, {_count(counts['warn'], 'warning')}"
+        ending = f"{_count(self._number('error'), 'error')}, "
+        ending += _count(self._number("warn"), "warning")
         if self.unreadable:
             ending += f", {_count(len(self.unreadable), 'unreadable image')}"
         return [*body, f"{self.dataset}: {ending}"]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "ok": self.ok}
 
 
 def doctor(
@@ -68,7 +66,6 @@ def doctor(
     root: str | os.PathLike[str] | None = None,
     *,
     images: int | None = None,
-    jobs: int = 2,
     progress: Progress | None = None,
     **options: Any,
 ) -> Diagnosis:
@@ -83,7 +80,7 @@ def doctor(
     if unknown or (options and key != "folder"):
         raise ConfigError(f"doctor({key!r}) takes no option {listed(unknown or options)}")
     place = None if root is None else Path(root)
-    checkup = _Checkup(Diagnosis(key), images, jobs, progress)
+    checkup = _Checkup(Diagnosis(key), images, progress)
     try:
         if key in DOMAIN_SETS:
             checkup.domain_set(key, place)
@@ -112,7 +109,6 @@ class _Checkup:
 
     diagnosis: Diagnosis
     images: int | None
-    jobs: int
     progress: Progress | None
 
     def add(self, level: str, text: str) -> None:
@@ -123,8 +119,7 @@ class _Checkup:
         try:
             return function(*args)
         except DataError as error:
-            self.add("error", str(error))
-            return None
+            return self.add("error", str(error))
 
     def compare(self, what: str, seen: int, known: int) -> None:
         if seen == known:
@@ -137,28 +132,53 @@ class _Checkup:
         facts = DOMAIN_SETS[key]
         base, present = find_domains(facts, root)
         self.add("ok", f"{facts.title} found in {base}")
+        places = {name: present.get(name) for name in facts.domains}
+        for domain, classes in self.domains(places, base, facts.classes):
+            fits = len(classes) == facts.class_count
+            text = f"{len(classes)} classes" + ("" if fits else f", not {facts.class_count}")
+            self.add("ok" if fits else "error", f"{domain.name}: {text}")
+            self.compare(domain.name, len(domain), facts.counts[domain.name])
+
+    def imagenet_c(self, root: Path | None) -> None:
+        base = find_imagenet(root)
+        present = find_corruptions(base)
+        places: dict[str, Path | None] = {"clean": base}
+        if present:
+            self.add("ok", f"ImageNet-C found in {base}")
+            places = {f"{c}/{s}": present[c] / str(s) for c in present for s in SEVERITIES}
+            absent = [c for c in CORRUPTIONS if c not in present]
+            if absent:
+                self.add("warn", f"missing: {listed(absent)}; no such folder in {base}")
+        else:
+            self.add("ok", f"clean images found in {base}; corruptions are made on the fly")
+        for domain, classes in self.domains(places, base, None):
+            level = "ok" if len(classes) == CLASSES else "warn"
+            self.add(level, f"{domain.name}: {_count(len(domain))}, {len(classes)} classes")
+
+    def domains(
+        self, places: dict[str, Path | None], base: Path, classes: Sequence[str] | None
+    ) -> Iterator[tuple[Domain, list[str]]]:
+        """The domains that can be listed and their classes; then a look at all of their files."""
         good: list[Domain] = []
+        folders: list[Path] = []
         scans: dict[str, Scan] = {}
-        for name in facts.domains:
-            if name not in present:
-                self.add("warn", f"{name}: missing; no folder of that name in {base}")
+        for name, place in places.items():
+            if place is None or not place.is_dir():
+                where = f"folder of that name in {base}" if place is None else place
+                self.add("warn", f"{name}: missing; no {where}")
                 continue
             try:
-                scans[name] = scan(present[name])
-                classes = common_classes({name: scans[name]}, str(base), facts.classes)
-                domain = file_domain(name, present[name], scans[name], classes, _ORIGINAL)
+                scans[name] = scan(place)
+                own = common_classes({name: scans[name]}, str(base), classes)
+                good.append(file_domain(name, place, scans[name], own, _ORIGINAL))
             except DataError as error:
                 self.add("error", str(error))
-                continue
-            if len(classes) == facts.class_count:
-                self.add("ok", f"{name}: the {len(classes)} classes are there")
             else:
-                self.add("error", f"{name}: {len(classes)} classes, not {facts.class_count}")
-            self.compare(name, len(domain), facts.counts[name])
-            good.append(domain)
-        if facts.classes is None and scans:
+                folders.append(place)
+                yield good[-1], own
+        if classes is None and scans:
             self.attempt(common_classes, scans, str(base))
-        self.files(good, [present[domain.name] for domain in good])
+        self.files(good, folders)
 
     def cifar(self, key: str, root: Path | None) -> None:
         facts = CIFAR[key]
@@ -202,76 +222,41 @@ class _Checkup:
                 self.add(level, f"{corruption}: severities {severities}, {block:,} images each")
         self.add("ok", f"total: {_count(total)}")
 
-    def imagenet_c(self, root: Path | None) -> None:
-        base = find_imagenet(root)
-        present = find_corruptions(base)
-        if present:
-            self.add("ok", f"ImageNet-C found in {base}")
-            places = {f"{c}/{s}": present[c] / str(s) for c in present for s in SEVERITIES}
-            absent = [c for c in CORRUPTIONS if c not in present]
-            if absent:
-                self.add("warn", f"missing: {listed(absent)}; no such folder in {base}")
-        else:
-            self.add("ok", f"clean images found in {base}; corruptions are made on the fly")
-            places = {"clean": base}
-        good: list[Domain] = []
-        scans: dict[str, Scan] = {}
-        for name, place in places.items():
-            if not place.is_dir():
-                self.add("warn", f"{name}: missing; looked for {place}")
-                continue
-            try:
-                scans[name] = scan(place)
-                domain = file_domain(name, place, scans[name], list(scans[name]), _ORIGINAL)
-            except DataError as error:
-                self.add("error", str(error))
-                continue
-            good.append(domain)
-            level = "ok" if len(scans[name]) == CLASSES else "warn"
-            self.add(level, f"{name}: {_count(len(domain))}, {len(scans[name])} classes")
-        if len(scans) > 1:
-            self.attempt(common_classes, scans, str(base))
-        self.files(good, [places[domain.name] for domain in good])
-
     def folder(self, root: Path | None, options: dict[str, Any]) -> None:
         dataset = open_folder("folder", root, **options)
         classes = dataset.classes
         self.add("ok", f"{dataset.root}: {len(classes)} classes: {listed(classes)}")
         for domain in dataset.domains:
             absent = sorted(set(range(len(classes))) - set(domain.labels.tolist()))
-            text = f"{domain.name}: {_count(len(domain))}"
-            if absent:
-                text += f", none of {listed(classes[c] for c in absent)}"
-            self.add("warn" if absent else "ok", text)
+            lacking = f", none of {listed(classes[c] for c in absent)}" if absent else ""
+            level = "warn" if absent else "ok"
+            self.add(level, f"{domain.name}: {_count(len(domain))}{lacking}")
         self.files(dataset.domains, [Path(str(dataset.root))])
 
     def digits(self) -> None:
-        counts = {split: len(split_rows(split)) for split in DIGIT_SPLITS}
+        counts = {split: len(split_rows(split)) for split in SPLITS}
         for what, count in {**counts, "total": sum(counts.values())}.items():
             self.add("ok", f"{what}: {_count(count)}")
-
-    # ---- image files -----------------------------------------------------------------------------
 
     def files(self, domains: list[Domain], folders: list[Path]) -> None:
         """Per domain and in total, what can be read; what else lies in the folders."""
         if not domains:
             return
         unreadable = self.diagnosis.unreadable
-        paths = {domain.name: self._chosen(domain) for domain in domains}
-        total, done = sum(map(len, paths.values())), 0
-        with ThreadPoolExecutor(self.jobs) as pool:  # Pillow decodes outside the interpreter lock
-            for domain in domains:
+        chosen = [self._chosen(domain.paths or []) for domain in domains]
+        total, done = sum(map(len, chosen)), 0
+        with ThreadPoolExecutor(2) as pool:  # Pillow decodes outside the interpreter lock
+            for domain, paths in zip(domains, chosen, strict=True):
                 failed = []
-                for failure in pool.map(_failure, paths[domain.name]):
+                for failure in pool.map(_failure, paths):
                     done += 1
                     failed += [failure] if failure else []
                     if self.progress:
                         self.progress(done, total)
                 unreadable += failed
-                tried = len(paths[domain.name])
-                text = f"{tried - len(failed):,} of {len(domain):,} images decoded"
-                if tried < len(domain):
-                    text += f", {len(domain) - tried:,} not tried"
+                text = f"{len(paths) - len(failed):,} of {len(domain):,} images decoded"
+                if len(paths) < len(domain):
+                    text += f", {len(domain) - len(paths):,} not tried"
                 if failed:
                     text += f", {len(failed):,} unreadable: {listed(f.path for f in failed)}"
                 self.add("error" if failed else "ok", f"{domain.name}: {text}")
@@ -281,27 +266,23 @@ class _Checkup:
         text = ", ".join(f"{n:,} {what}" for what, n in parts.items() if n)
         where = f" in {len(domains)} domains" if len(domains) > 1 else ""
         self.add("ok", f"total: {_count(images)}{where}: {text}")
-        self._others(domains, folders)
+        # Files that are in no domain: of another kind, or beside the classes.
+        used = {path for domain in domains for path in domain.paths or []}
+        found = sorted({path for folder in folders for path in visible_files(folder)} - used)
+        stray = [path for path in found if path.lower().endswith(EXTENSIONS)]
+        other = [path for path in found if not path.lower().endswith(EXTENSIONS)]
+        for paths, what, why in (
+            (stray, "image", "not in the folder of a class"),
+            (other, "other file", "not images"),
+        ):
+            if paths:
+                self.add("warn", f"{_count(len(paths), what)} left out, {why}: {listed(paths)}")
 
-    def _chosen(self, domain: Domain) -> list[str]:
-        paths = domain.paths or []
+    def _chosen(self, paths: list[str]) -> list[str]:
         if self.images is None or self.images >= len(paths):
             return paths
         spread = np.linspace(0, len(paths) - 1, self.images).astype(int)
         return [paths[row] for row in np.unique(spread)]
-
-    def _others(self, domains: list[Domain], folders: list[Path]) -> None:
-        """Files below the folders that are in no domain: of another kind, or beside the classes."""
-        used = {path for domain in domains for path in domain.paths or []}
-        found = sorted({path for folder in folders for path in visible_files(folder)} - used)
-        images = [path for path in found if path.lower().endswith(EXTENSIONS)]
-        others = [path for path in found if not path.lower().endswith(EXTENSIONS)]
-        if images:
-            outside = "left out, not in the folder of a class"
-            self.add("warn", f"{_count(len(images))} {outside}: {listed(images)}")
-        if others:
-            kind = _count(len(others), "other file")
-            self.add("warn", f"{kind} left out, not images: {listed(others)}")
 
 
 def _failure(path: str) -> Unreadable | None:

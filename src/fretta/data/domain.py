@@ -25,6 +25,16 @@ class Unreadable:
     reason: str
 
 
+def check_choice(option: str, value: object, choices: Sequence[object]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{option}={value!r}; one of {', '.join(map(str, choices))} is expected")
+
+
+def check_integer(option: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{option}={value!r}; an integer from {least} is expected")
+
+
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """Domain names as given by a caller: one or several."""
     chosen = (names,) if isinstance(names, str) else tuple(names)
@@ -56,7 +66,10 @@ class ImageFiles:
         return f"{self.folder}/{self.files[row]}"
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return _stacked([(path := self.path(row), decode(path, self.decoding)) for row in rows])
+        images, _, failures = self.read_some(rows)
+        if failures:
+            raise DataError(failures[0].reason)
+        return images
 
     def read_some(
         self, rows: NDArray[np.int64]
@@ -81,8 +94,7 @@ def _stacked(images: list[tuple[str, NDArray[np.uint8]]]) -> NDArray[np.uint8]:
         if image.shape != shape:
             raise DataError(
                 f"{path} is {image.shape[1]}×{image.shape[0]} but {first} is "
-                f"{shape[1]}×{shape[0]}; images of one batch need one size: open the data set "
-                "with size="
+                f"{shape[1]}×{shape[0]}; open the data set with size="
             )
     return np.stack([image for _, image in images])
 
@@ -111,9 +123,8 @@ class Domain:
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.rows):
-            raise DataError(
-                f"domain {self.name!r} has {len(self.rows)} images and {len(self.labels)} labels"
-            )
+            counts = f"{len(self.rows)} images and {len(self.labels)} labels"
+            raise DataError(f"domain {self.name!r} has {counts}")
         if not len(self.rows):
             raise DataError(f"domain {self.name!r} is empty")
 
@@ -154,12 +165,10 @@ class Domain:
         chosen = np.asarray(indices)
         if not chosen.size:
             return np.zeros(0, dtype=np.int64)
-        if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
-            raise ConfigError(f"indices of domain {self.name!r} must be a list of integers")
-        if chosen.min() < 0 or chosen.max() >= len(self):
+        integers = chosen.dtype.kind in "iu" and chosen.ndim == 1
+        if not integers or chosen.min() < 0 or chosen.max() >= len(self):
             raise ConfigError(
-                f"index {chosen.min() if chosen.min() < 0 else chosen.max()} is outside domain "
-                f"{self.name!r}, which has {len(self)} images"
+                f"indices of domain {self.name!r} must be integers from 0 to {len(self) - 1}"
             )
         return chosen.astype(np.int64)
 

@@ -11,13 +11,11 @@ from ..models.preprocessing import CROP_RATIO, Decoding
 from .domain import Dataset, as_names
 from .folders import (
     check_known,
-    common_classes,
     data_root,
-    file_domain,
+    file_domains,
     fold_name,
     listed,
     locate,
-    scan,
     subfolders,
     words,
 )
@@ -103,10 +101,8 @@ def find_domains(facts: DomainSet, root: str | Path | None) -> tuple[Path, dict[
     for name in subfolders(base):
         domain = known.get(fold_name(name))
         if domain in present:
-            raise DataError(
-                f"{base} has two folders for domain {domain!r}: {present[domain].name!r} "
-                f"and {name!r}; keep one"
-            )
+            both = f"{present[domain].name!r} and {name!r}"
+            raise DataError(f"{base} has two folders for domain {domain!r}: {both}; keep one")
         if domain is not None:
             present[domain] = base / name
     return base, present
@@ -135,9 +131,8 @@ def open_domain_set(
                 f"{facts.title} has no domain {domain!r}; it has {', '.join(facts.domains)}"
             )
     base, present = find_domains(facts, root)
-    if wanted is None:
-        chosen = [domain for domain in facts.domains if domain in present]
-    else:
+    chosen = [domain for domain in facts.domains if domain in present]
+    if wanted is not None:
         chosen = [known[fold_name(domain)] for domain in wanted]
     absent = [domain for domain in chosen if domain not in present]
     if absent:
@@ -145,14 +140,12 @@ def open_domain_set(
             f"{facts.title} domain {listed(absent)} is missing: no folder of that name in {base}, "
             f"which has {', '.join(present) or 'none of them'}"
         )
-    scans = {domain: scan(present[domain]) for domain in chosen}
-    classes = common_classes(scans, str(base), facts.classes)
+    found, classes = file_domains({d: present[d] for d in chosen}, base, decoding, facts.classes)
     if len(classes) != facts.class_count:
         raise DataError(
             f"{facts.title} has {facts.class_count} classes, but {base} has {len(classes)}: "
             f"{listed(classes)}"
         )
-    found = [file_domain(d, present[d], scans[d], classes, decoding) for d in chosen]
     wrong = [
         f"{d.name} {len(d):,} (known: {facts.counts[d.name]:,})"
         for d in found

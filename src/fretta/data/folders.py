@@ -16,19 +16,16 @@ import numpy as np
 
 from ..errors import ConfigError, DataError, FrettaWarning
 from ..models.preprocessing import CROP_RATIO, Decoding
-from .domain import Dataset, Domain, ImageFiles, as_names
+from .domain import Dataset, Domain, ImageFiles, as_names, check_choice
 from .images import EXTENSIONS
 
-VERIFY = ("warn", "error", "off")
-LAYOUTS = ("auto", "classes", "domains")
 _LISTED = 8  # names shown in a message before it says "and n more"
 Scan = dict[str, list[str]]  # class folder -> image files, relative to the folder scanned
 
 
 def check_known(fits: bool, verify: str, text: str) -> None:
     """A deviation from what is known of a data set: a warning, an error or ignored."""
-    if verify not in VERIFY:
-        raise ConfigError(f"verify={verify!r}; one of {', '.join(VERIFY)} is expected")
+    check_choice("verify", verify, ("warn", "error", "off"))
     if not fits and verify == "error":
         raise DataError(text)
     if not fits and verify == "warn":
@@ -58,10 +55,7 @@ def data_root(root: str | Path | None, what: str) -> Path:
     """The folder to look in: the argument, else FRETTA_DATA."""
     given = root if root is not None else os.environ.get("FRETTA_DATA")
     if not given:
-        raise DataError(
-            f"no place to look for {what}: give root=, or set FRETTA_DATA, to the folder that holds"
-            " it"
-        )
+        raise DataError(f"no place to look for {what}: give root=, or set FRETTA_DATA")
     path = Path(given).expanduser()
     if not path.is_dir():
         origin = "the folder given" if root is not None else "FRETTA_DATA"
@@ -163,8 +157,8 @@ def _check_duplicates(names: Iterable[str], where: str) -> None:
         other = seen.setdefault(name.casefold(), name)
         if other != name:
             raise DataError(
-                f"{where} has two folders for one class, {other!r} and {name!r}; labels would "
-                "depend on the file system: merge or rename one of them"
+                f"{where} has two folders for one class, {other!r} and {name!r}; merge them or "
+                "rename one"
             )
 
 
@@ -196,21 +190,14 @@ def common_classes(
             parts = [f"lacks {listed(lacking)}"] if lacking else []
             parts += [f"has {listed(extra)} as well"] if extra else []
             raise DataError(
-                f"class names do not match: domain {name!r} in {where} {' and '.join(parts)} "
-                f"(compared with {origin}, {len(expected)} classes); labels are positions in the "
-                "sorted class list, so the folders must agree"
+                f"class names do not match: domain {name!r} in {where} {' and '.join(parts)}, "
+                f"compared with {origin} ({len(expected)} classes)"
             )
     return expected
 
 
 def file_domain(
-    name: str,
-    folder: Path,
-    found: Scan,
-    classes: Sequence[str],
-    decoding: Decoding,
-    corruption: str | None = None,
-    severity: float | None = None,
+    name: str, folder: Path, found: Scan, classes: Sequence[str], decoding: Decoding
 ) -> Domain:
     """A domain over the files of `scan(folder)`."""
     label = {c.casefold(): i for i, c in enumerate(classes)}
@@ -223,8 +210,19 @@ def file_domain(
         )
     source = ImageFiles(str(folder), tuple(files), decoding)
     rows = np.arange(len(files), dtype=np.int64)
-    labels = np.asarray(numbers, dtype=np.int64)
-    return Domain(name, labels, source, rows, corruption=corruption, severity=severity)
+    return Domain(name, np.asarray(numbers, dtype=np.int64), source, rows)
+
+
+def file_domains(
+    places: Mapping[str, Path],
+    base: Path,
+    decoding: Decoding,
+    classes: Sequence[str] | None = None,
+) -> tuple[list[Domain], list[str]]:
+    """A domain per folder, and the classes they share, which are `classes` if these are known."""
+    scans = {name: scan(place) for name, place in places.items()}
+    labels = common_classes(scans, str(base), classes)
+    return [file_domain(d, places[d], scans[d], labels, decoding) for d in places], labels
 
 
 # ---- any folder of images ----------------------------------------------------------------------
@@ -274,18 +272,14 @@ def open_folder(
     `classes` fixes the label order, for example to that of a trained model; folders may then be
     fewer. Photographs are turned upright by their EXIF tag unless `exif=False`.
     """
-    if layout not in LAYOUTS:
-        raise ConfigError(f"layout={layout!r}; one of {', '.join(LAYOUTS)} is expected")
+    check_choice("layout", layout, ("auto", "classes", "domains"))
     decoding = Decoding(size, fit, interpolation, exif, crop_ratio, alpha)
     base = data_root(root, f"the image folder {path}" if path else "an image folder")
     if path is not None:
         base = data_root(base / path, "the image folder")
     if (guess_layout(base) if layout == "auto" else layout) == "classes":
         if domains is not None:
-            raise ConfigError(
-                f"domains={domains!r} cannot be chosen: {base} holds class folders and is one "
-                "domain, 'clean'"
-            )
+            raise ConfigError(f"domains={domains!r}: {base} holds classes of one domain, 'clean'")
         places = {"clean": base}
     else:
         present = subfolders(base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..corruptions import ALL
@@ -11,14 +12,12 @@ from ..models.preprocessing import CROP_RATIO, Decoding
 from .domain import Dataset
 from .folders import (
     check_known,
-    common_classes,
     data_root,
-    file_domain,
+    file_domains,
     guess_layout,
     has_images,
     listed,
     locate,
-    scan,
     subfolders,
 )
 from .shift import corruption_names, domain_name, severity_levels, with_corruptions
@@ -82,7 +81,7 @@ def open_imagenet_c(
             for corruption in corruptions
             for level in levels
         }
-        scans, folders = {}, {}
+        folders = {}
         for domain, (corruption, level) in places.items():
             folders[domain] = present.get(corruption, base / corruption) / str(level)
             if not folders[domain].is_dir():
@@ -90,19 +89,15 @@ def open_imagenet_c(
                     f"ImageNet-C {corruption} at severity {level} is missing: no folder "
                     f"{folders[domain]}; {base} has {listed(present)}"
                 )
-            scans[domain] = scan(folders[domain])
-        classes = common_classes(scans, str(base))
-        found = [
-            file_domain(domain, folders[domain], scans[domain], classes, decoding, *shown)
-            for domain, shown in places.items()
-        ]
+        found, classes = file_domains(folders, base, decoding)
+        shown = zip(found, places.values(), strict=True)
+        found = [replace(domain, corruption=c, severity=level) for domain, (c, level) in shown]
         dataset = Dataset(name, classes, found, root=str(base))
     else:
         if guess_layout(base) != "classes":
             raise DataError(f"{base} holds neither corruption folders nor class folders of images")
-        images = scan(base)
-        clean = file_domain("clean", base, images, list(images), decoding)
-        dataset = Dataset(name, list(images), [clean], root=str(base))
+        found, classes = file_domains({"clean": base}, base, decoding)
+        dataset = Dataset(name, classes, found, root=str(base))
         dataset = with_corruptions(dataset, corruptions, levels, corruption_seed)
     check_known(
         len(dataset.classes) == CLASSES,

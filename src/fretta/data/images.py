@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataError, MissingExtraError
+from ..corruptions.base import pillow_image
+from ..errors import DataError
 from ..models.preprocessing import Decoding
 
 if TYPE_CHECKING:
@@ -19,24 +20,13 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", 
 
 # Everything Pillow's decoders are known to raise on damaged files.
 _BROKEN = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    struct.error,
-    zlib.error,
+    *(OSError, ValueError, SyntaxError, EOFError, TypeError, LookupError, OverflowError),
+    *(struct.error, zlib.error),
 )
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pillow", "data", "decoding image files") from error
-    return Image
+    return pillow_image("decoding image files")
 
 
 def decode(path: str, decoding: Decoding, notes: list[str] | None = None) -> NDArray[np.uint8]:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from .domain import check_integer
 
 Indices = NDArray[np.int64]
 
@@ -94,8 +95,7 @@ class Order:
 
 def random_state(seed: int, *words: object) -> np.random.RandomState:
     """Independent random numbers for each use, named by words (a domain, a visit)."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ConfigError(f"seed={seed!r}; an integer from 0 is expected")
+    check_integer("seed", seed, 0)
     key = zlib.crc32("\0".join(map(str, words)).encode())
     return np.random.RandomState([int(seed) & 0xFFFFFFFF, int(seed) >> 32, key])
 
@@ -106,9 +106,9 @@ def limited(count: int, limit: int | None) -> Indices:
     The choice must not depend on the seed of the stream, which changes the order alone. It is a
     random one because folders come sorted by class.
     """
-    if limit is not None and (isinstance(limit, bool) or limit < 1):
-        raise ConfigError(f"limit={limit!r}; a number of images per domain from 1 is expected")
-    if limit is None or limit >= count:
+    limit = count if limit is None else limit
+    check_integer("limit", limit, 1)
+    if limit >= count:
         return np.arange(count, dtype=np.int64)
     chosen = random_state(0, "limit", count).permutation(count)[:limit]
     return np.sort(chosen).astype(np.int64)
@@ -147,8 +147,7 @@ def correlated(
         raise ConfigError(f"concentration={concentration!r}; a number above 0 is expected")
     present = np.unique(labels)
     count = len(present) if slots is None else slots
-    if count < 1:
-        raise ConfigError(f"slots={slots!r}; a number from 1 is expected")
+    check_integer("slots", count, 1)
     dealt: list[list[Indices]] = [[] for _ in range(count)]
     for label in present:
         members = random.permutation(np.flatnonzero(labels == label))
@@ -203,8 +202,7 @@ def schedule(
     Choose images (long tail, then limit: independent of the seed), arrange the domains, shuffle
     each visit. No batch crosses from one visit to the next; the last of a visit may be smaller.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size!r}; an integer from 1 is expected")
+    check_integer("batch_size", batch_size, 1)
     chosen = []
     for own in labels:
         kept = long_tail(own, classes, imbalance) if order.long_tailed else np.arange(len(own))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..corruptions import ALL, CORRUPTIONS, EXTRA
 from ..errors import ConfigError
-from .domain import Dataset
+from .domain import Dataset, check_choice
 
 SEVERITIES = (1, 2, 3, 4, 5)
 CONSTANTS = (None, "cifar", "imagenet")
@@ -73,8 +73,7 @@ def with_corruptions(
             table = constants
             if isinstance(severity, Mapping) and isinstance(given, (tuple, list)):
                 given, table = given
-            if table not in CONSTANTS:
-                raise ConfigError(f"constants={table!r}; 'cifar', 'imagenet' or None is expected")
+            check_choice("constants", table, CONSTANTS)
             levels = severity_levels(given, integers=False)  # type: ignore[arg-type]
             for level in levels:
                 shifted.append(

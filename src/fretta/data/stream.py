@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,10 @@ from torch import Tensor
 from .._util import atomic
 from ..errors import ConfigError, DataError, FrettaWarning
 from .datasets import open_dataset
-from .domain import Dataset, Domain, ImageFiles, Unreadable
+from .domain import Dataset, Domain, Unreadable, check_choice, check_integer
 from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, Schedule, schedule
 from .workers import ahead
 
-ERRORS = ("raise", "skip")
 INDEX_FORMAT = 1
 _ARRAYS = ("domain", "index", "edges", "resets")  # of a Schedule, in an index file
 
@@ -50,41 +50,30 @@ class Batch:
         return len(self.index)
 
 
-@dataclass(frozen=True, eq=False)
-class BatchReader:
-    """Reads the pixels of a batch by its number. This is what worker processes get."""
-
-    domains: Sequence[Domain]
-    schedule: Schedule
-    errors: str
-
-    def __call__(self, number: int) -> tuple[NDArray[np.uint8], Indices, list[Unreadable]]:
-        """Images (n, 3, H, W), their positions in the batch, and what could not be decoded."""
-        domain, index = self.schedule.batch(number)
-        images, places, skipped = [], [], []
-        for which in np.unique(domain):
-            place = np.flatnonzero(domain == which)
-            if self.errors == "skip":
-                pixels, kept, failures = self.domains[which].read_some(index[place])
-                place = place[kept]
-                skipped += failures
-            else:
-                pixels = self.domains[which].read(index[place])
-            if len(pixels):
-                images.append(pixels)
-                places.append(place)
-        if not images:
-            return np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), skipped
-        shapes = {pixels.shape[1:] for pixels in images}
-        if len(shapes) > 1:
-            raise ConfigError(
-                f"batch {number} mixes images of shapes {sorted(shapes)}; open the data set "
-                "with size="
-            )
-        positions = np.concatenate(places)
-        order = np.argsort(positions)  # back into the order of the stream
-        x = np.concatenate(images)[order].transpose(0, 3, 1, 2)
-        return np.ascontiguousarray(x), positions[order], skipped
+def _read(
+    domains: Sequence[Domain], schedule: Schedule, errors: str, number: int
+) -> tuple[NDArray[np.uint8], Indices, list[Unreadable]]:
+    """Of one batch: images (n, 3, H, W), their positions in it, and what could not be decoded."""
+    domain, index = schedule.batch(number)
+    images, places, skipped = [], [], []
+    for which in np.unique(domain):
+        place = np.flatnonzero(domain == which)
+        pixels, kept, failures = domains[which].read_some(index[place])
+        if failures and errors == "raise":
+            raise DataError(failures[0].reason)
+        skipped += failures
+        if len(pixels):
+            images.append(pixels)
+            places.append(place[kept])
+    if not images:
+        return np.zeros((0, 3, 1, 1), np.uint8), np.zeros(0, np.int64), skipped
+    shapes = {pixels.shape[1:] for pixels in images}
+    if len(shapes) > 1:
+        raise ConfigError(f"images of shapes {sorted(shapes)}; open the data set with size=")
+    positions = np.concatenate(places)
+    order = np.argsort(positions)  # back into the order of the stream
+    x = np.concatenate(images)[order].transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(x), positions[order], skipped
 
 
 @dataclass(eq=False)
@@ -99,16 +88,11 @@ class Stream:
     recipe: dict[str, Any]
     workers: int = 0
     errors: str = "raise"
-    prefetch: int = 2  # batches each worker decodes ahead
     skipped: list[Unreadable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.errors not in ERRORS:
-            raise ConfigError(f"errors={self.errors!r}; one of {', '.join(ERRORS)} is expected")
-        for name, least in (("workers", 0), ("prefetch", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}={value!r}; an integer from {least} is expected")
+        check_choice("errors", self.errors, ("raise", "skip"))
+        check_integer("workers", self.workers, 0)
 
     def __repr__(self) -> str:
         largest = int(np.diff(self.schedule.edges).max(initial=0))
@@ -147,8 +131,8 @@ class Stream:
             raise ConfigError(f"start={start}; the stream has batches 0 to {len(self) - 1}")
         self.skipped = []
         numbers = range(start, len(self))
-        reader = BatchReader(self.dataset.domains, self.schedule, self.errors)
-        decoded = ahead(reader, numbers, self.workers, self.prefetch)
+        reader = partial(_read, self.dataset.domains, self.schedule, self.errors)
+        decoded = ahead(reader, numbers, self.workers)
         reset = False  # kept for the next batch where every image of one is unreadable
         try:
             for number, (x, kept, skipped) in zip(numbers, decoded, strict=True):
@@ -178,17 +162,6 @@ class Stream:
                 FrettaWarning,
                 stacklevel=2,
             )
-
-    def paths(self, batch: Batch) -> list[str]:
-        """Where each image of a batch comes from: its file, or `domain#index` in an array."""
-        found = []
-        for which, index in zip(batch.domains, batch.index, strict=True):
-            domain = self.dataset.domains[which]
-            if isinstance(domain.source, ImageFiles):
-                found.append(domain.source.path(int(domain.rows[index])))
-            else:
-                found.append(f"{domain.name}#{index}")
-        return found
 
     def digest(self) -> str:
         """A hash of the order: equal digests, equal streams of one data set."""
@@ -229,7 +202,6 @@ def make_stream(
     imbalance: float | None = None,
     workers: int = 0,
     errors: str = "raise",
-    prefetch: int = 2,
 ) -> Stream:
     """Batches of `dataset` in an order such as "continual" or "mixed+correlated" (see order.py).
 
@@ -245,12 +217,10 @@ def make_stream(
     ):
         if value is not None and not on:
             raise ConfigError(f"{option}={value} has no effect without {word!r} in the order")
-    if parsed.single_sample and batch_size not in (None, 1):
-        raise ConfigError(
-            f"batch_size={batch_size} contradicts single-sample, which has batches of 1"
-        )
     if batch_size is None:
         batch_size = 1 if parsed.single_sample else 128
+    if parsed.single_sample and batch_size != 1:
+        raise ConfigError(f"batch_size={batch_size}; single-sample has batches of 1")
     if domains is not None:
         dataset = dataset.only(domains)
     options: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "limit": limit}
@@ -267,8 +237,7 @@ def make_stream(
         len(dataset.classes),
         **options,
     )
-    recipe = {"order": str(parsed), **options}
-    return Stream(dataset, planned, recipe, workers=workers, errors=errors, prefetch=prefetch)
+    return Stream(dataset, planned, {"order": str(parsed), **options}, workers, errors)
 
 
 def load_stream(
@@ -293,8 +262,7 @@ def load_stream(
     if dataset.fingerprint() != header["fingerprint"]:
         raise DataError(
             f"{path} was made for {header['dataset']} with other images or labels than "
-            f"{dataset.root or dataset.name} has now; replaying it would show different data. Make "
-            f"the stream again: {json.dumps(header['recipe'])}"
+            f"{dataset.root or dataset.name} has; make it again: {json.dumps(header['recipe'])}"
         )
     sizes = np.array([len(domain) for domain in dataset.domains])
     if saved.domain.max(initial=0) >= len(sizes) or (saved.index >= sizes[saved.domain]).any():
@@ -313,9 +281,7 @@ def _read_index(path: Path) -> tuple[dict[str, Any], Schedule]:
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is no stream index file: {error}") from error
     if version != INDEX_FORMAT:
-        raise DataError(
-            f"{path} has index format {version}; this version reads format {INDEX_FORMAT}"
-        )
+        raise DataError(f"{path} has index format {version}; {INDEX_FORMAT} is expected")
     if (
         len(domain) != len(index)
         or len(edges) != len(resets) + 1

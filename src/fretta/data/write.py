@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from ..corruptions.base import pillow_image
 from ..corruptions.weather import photographs
 from ..errors import ConfigError, DataError
 from ..models.preprocessing import Decoding
+from .cifar import check_array, map_array
 from .cifar_pickle import read_batch
-from .images import decode
+from .domain import check_choice, check_integer
+from .images import EXTENSIONS, decode
 from .shift import CONSTANTS, SEVERITIES, corruption_names, severity_levels
 from .workers import ahead
 
@@ -29,16 +32,12 @@ Pixels = NDArray[np.uint8]
 MANIFEST = "severities.json"
 CIFAR_BATCHES = ("test_batch", "test")  # CIFAR-10, CIFAR-100
 CIFAR_CHUNK, FILE_CHUNK = 500, 16  # images in one task
-# How a file is written, by its suffix: JPEG at quality 95, everything else without loss.
+SUFFIXES = tuple(suffix for suffix in EXTENSIONS if suffix != ".pgm")  # a .pgm holds no color
+# Pillow's options by suffix: JPEG at quality 95, everything else without loss.
 SAVE: dict[str, dict[str, Any]] = {
-    ".jpg": {"format": "JPEG", "quality": 95},
-    ".jpeg": {"format": "JPEG", "quality": 95},
-    ".png": {"format": "PNG"},
-    ".bmp": {"format": "BMP"},
-    ".ppm": {"format": "PPM"},
-    ".webp": {"format": "WEBP", "lossless": True},
-    ".tif": {"format": "TIFF"},
-    ".tiff": {"format": "TIFF"},
+    ".jpg": {"quality": 95},
+    ".jpeg": {"quality": 95},
+    ".webp": {"lossless": True},
 }
 
 
@@ -97,29 +96,24 @@ def corrupt_folder(
     source, folder = Path(src), Path(dst)
     names = corruption_names(corruptions)
     levels = tuple(sorted(int(level) for level in severity_levels(severities)))
-    if constants not in CONSTANTS:
-        raise ConfigError(f"constants={constants!r}; 'cifar', 'imagenet' or None is expected")
-    if errors not in ("raise", "skip"):
-        raise ConfigError(f"errors={errors!r}; 'raise' or 'skip' is expected")
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ConfigError(f"jobs={jobs!r}; a number of processes from 1 is expected")
+    check_choice("constants", constants, CONSTANTS)
+    check_choice("errors", errors, ("raise", "skip"))
+    check_integer("jobs", jobs, 1)
     if not source.is_dir():
         raise DataError(f"there is no folder {source}; give a CIFAR folder or a folder of images")
     if folder.resolve().is_relative_to(source.resolve()):
-        raise ConfigError(
-            f"{folder} lies inside {source}: the results would be taken for sources next time. "
-            "Choose a folder outside"
-        )
+        raise ConfigError(f"{folder} lies inside {source}; choose a folder outside")
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file, and the corrupted version is a folder of files")
+        raise ConfigError(f"{folder} is a file; a folder is expected")
     if "frost" in names:
         photographs()  # warns here, once, if they are missing
     job = Job(source, folder, names, levels, int(seed), constants, errors)
+    report = progress or (lambda done, total: None)
     workers = jobs if jobs > 1 else 0
     batch = next((source / name for name in CIFAR_BATCHES if (source / name).is_file()), None)
     if batch is not None:
-        return _write_cifar(batch, job, workers, progress)
-    return _write_images(job, workers, progress)
+        return _write_cifar(batch, job, workers, report)
+    return _write_images(job, workers, report)
 
 
 class Manifest:
@@ -143,12 +137,9 @@ class Manifest:
             ) from error
         if found != self.made:
             raise DataError(
-                f"{job.folder} was begun with {found}, and this run has {self.made}: the two cannot"
-                " be mixed. Choose another folder, or the same settings"
+                f"{job.folder} was begun with {found}, and this run has {self.made}; choose "
+                "another folder, or the same settings"
             )
-
-    def add(self, name: str, severities: Iterable[int]) -> None:
-        self.complete[name] = sorted({*self.complete.get(name, []), *severities})
 
     def write(self) -> None:
         with atomic(self.path) as draft:
@@ -158,27 +149,21 @@ class Manifest:
 # ---- the CIFAR-C layout: a .npy for each corruption, severities 1 to 5 stacked, and labels.npy ---
 
 
-@dataclass(frozen=True, eq=False)
-class _CifarPart:
-    """Corrupts some rows of the test batch. This is what worker processes get."""
-
-    job: Job
-    images: Pixels
-
-    def __call__(self, task: tuple[str, int, int]) -> Pixels:
-        name, severity, start = task
-        part = self.images[start : start + CIFAR_CHUNK]
-        return self.job.corrupt(part, name, severity, range(start, start + len(part)))
+def _corrupt_rows(job: Job, images: Pixels, task: tuple[str, int, int]) -> Pixels:
+    """Some rows of the test batch, from `start` on. Runs in a worker."""
+    name, severity, start = task
+    part = images[start : start + CIFAR_CHUNK]
+    return job.corrupt(part, name, severity, range(start, start + len(part)))
 
 
-def _write_cifar(batch: Path, job: Job, workers: int, progress: Progress | None) -> Summary:
+def _write_cifar(batch: Path, job: Job, workers: int, progress: Progress) -> Summary:
     """Every array has room for all five severities, at their usual places. Those that are not
     written stay zero (and take no room on disk); the manifest lists the complete ones."""
     images, labels = read_batch(batch)
+    block = len(images)
     digest = blake2b(images.tobytes(), digest_size=8).hexdigest()
-    manifest = Manifest("cifar", job, images=len(images), pixels=digest)
+    manifest = Manifest("cifar", job, images=block, pixels=digest)
     summary = Summary("cifar", job.folder)
-    total = len(images) * len(job.names) * len(job.severities)
     if not (job.folder / "labels.npy").is_file():
         with atomic(job.folder / "labels.npy") as draft:
             np.save(draft, np.tile(labels, len(SEVERITIES)))
@@ -189,121 +174,96 @@ def _write_cifar(batch: Path, job: Job, workers: int, progress: Progress | None)
         if (job.folder / f"{name}.npy").is_file():  # one that the manifest lacks is complete
             before[name] = manifest.complete.get(name, list(SEVERITIES))
         todo = [severity for severity in job.severities if severity not in before[name]]
-        starts = range(0, len(images), CIFAR_CHUNK)
+        starts = range(0, block, CIFAR_CHUNK)
         tasks[name] = [(name, severity, start) for severity in todo for start in starts]
-        summary.kept += len(images) * (len(job.severities) - len(todo))
-    if progress is not None:
-        progress(summary.kept, total)
+        summary.kept += block * (len(job.severities) - len(todo))
+    total = block * len(job.names) * len(job.severities)
+    progress(summary.kept, total)
     every_task = [task for name in job.names for task in tasks[name]]
-    parts = ahead(_CifarPart(job, images), every_task, workers, quiet=True)
-    shape = (len(SEVERITIES), *images.shape)
+    parts = ahead(partial(_corrupt_rows, job, images), every_task, workers, quiet=True)
+    shape = (len(SEVERITIES) * block, *images.shape[1:])
     try:
         for name in (name for name in job.names if tasks[name]):
             path = job.folder / f"{name}.npy"
             manifest.complete[name] = before[name]
             manifest.write()
             with atomic(path) as draft:
-                flat = (shape[0] * shape[1], *shape[2:])
-                array = np.lib.format.open_memmap(draft, mode="w+", dtype=np.uint8, shape=flat)
-                blocks = array.reshape(shape)
+                array = np.lib.format.open_memmap(draft, mode="w+", dtype=np.uint8, shape=shape)
                 for severity in before[name]:
-                    blocks[severity - 1] = _existing(path, shape)[severity - 1]
+                    check_array(path, block)
+                    old = slice((severity - 1) * block, severity * block)
+                    array[old] = map_array(path)[old]
                 for _, severity, start in tasks[name]:
                     part = next(parts)
-                    blocks[severity - 1, start : start + len(part)] = part
+                    first = (severity - 1) * block + start
+                    array[first : first + len(part)] = part
                     summary.written += len(part)
-                    if progress is not None:
-                        progress(summary.written + summary.kept, total)
+                    progress(summary.written + summary.kept, total)
                 array.flush()
-                del blocks, array
-            manifest.add(name, (severity for _, severity, _ in tasks[name]))
+                del array
+            manifest.complete[name] = sorted({*before[name], *(task[1] for task in tasks[name])})
             manifest.write()
     finally:
         parts.close()
     return summary
 
 
-def _existing(path: Path, shape: tuple[int, ...]) -> Pixels:
-    """The array made so far, memory-mapped, severity by severity."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it and run again") from error
-    if array.shape != (shape[0] * shape[1], *shape[2:]) or array.dtype != np.uint8:
-        raise DataError(
-            f"{path} is {array.dtype} {array.shape}, which is not five severities of "
-            f"{shape[1]} images; remove it or choose another folder"
-        )
-    return np.asarray(array).reshape(shape)
-
-
 # ---- the ImageNet-C layout: <corruption>/<severity>/<path of the source> -------------------------
 
 
-@dataclass(frozen=True)
-class _FileCopies:
-    """Writes every corruption of a few files. This is what worker processes get."""
-
-    job: Job
-
-    def __call__(self, files: list[str]) -> tuple[int, int, list[str]]:
-        """Images written, images already there, and the sources that could not be read."""
-        job = self.job
-        image_module = pillow_image("writing images")
-        copies = [
-            (name, severity, file)
-            for name in job.names  # one corruption goes over all files before the next
-            for severity in job.severities
-            for file in files
-        ]
-        paths = {copy: job.folder / copy[0] / str(copy[1]) / copy[2] for copy in copies}
-        todo = [copy for copy in copies if not paths[copy].is_file()]
-        images: dict[str, Pixels] = {}
-        unreadable: list[str] = []
-        for file in dict.fromkeys(file for _, _, file in todo):
-            try:
-                images[file] = decode(str(job.source / file), Decoding(size=None))
-            except DataError as error:
-                if job.errors == "raise":
-                    raise DataError(f"{error}; errors='skip' leaves such files out") from error
-                unreadable.append(f"{job.source / file}: {error.__cause__ or error}")
-        todo = [copy for copy in todo if copy[2] in images]
-        for copy in todo:
-            name, severity, file = copy
-            # A file's randomness comes from its path: other files may come and go.
-            index = int.from_bytes(blake2b(file.encode(), digest_size=7).digest(), "little")
-            pixels = job.corrupt(images[file][None], name, severity, [index])[0]
-            with atomic(paths[copy]) as draft:
-                image_module.fromarray(pixels).save(draft, **SAVE[paths[copy].suffix.lower()])
-        each = len(job.names) * len(job.severities)
-        kept = len(copies) - len(todo) - each * len(unreadable)
-        return len(todo), kept, unreadable
+def _corrupt_files(job: Job, files: list[str]) -> tuple[int, int, list[str]]:
+    """Images written, images already there, and the sources that could not be read, of a few files
+    under every corruption. Runs in a worker."""
+    pillow = pillow_image("writing images")
+    copies = [(n, s, file) for n in job.names for s in job.severities for file in files]
+    paths = {copy: job.folder / copy[0] / str(copy[1]) / copy[2] for copy in copies}
+    todo = [copy for copy in copies if not paths[copy].is_file()]
+    images: dict[str, Pixels] = {}
+    unreadable: list[str] = []
+    for file in dict.fromkeys(file for _, _, file in todo):
+        try:
+            images[file] = decode(str(job.source / file), Decoding(size=None))
+        except DataError as error:
+            if job.errors == "raise":
+                raise DataError(f"{error}; errors='skip' leaves such files out") from error
+            unreadable.append(f"{job.source / file}: {error.__cause__ or error}")
+    todo = [copy for copy in todo if copy[2] in images]
+    for copy in todo:
+        name, severity, file = copy
+        # A file's randomness comes from its path: other files may come and go.
+        index = int.from_bytes(blake2b(file.encode(), digest_size=7).digest(), "little")
+        pixels = job.corrupt(images[file][None], name, severity, [index])[0]
+        with atomic(paths[copy]) as draft:
+            pillow.fromarray(pixels).save(draft, **SAVE.get(draft.suffix.lower(), {}))
+    each = len(job.names) * len(job.severities)
+    return len(todo), len(copies) - len(todo) - each * len(unreadable), unreadable
 
 
-def _write_images(job: Job, workers: int, progress: Progress | None) -> Summary:
+def _write_images(job: Job, workers: int, progress: Progress) -> Summary:
     files = sorted(
         path.relative_to(job.source).as_posix()
         for path in job.source.rglob("*")
-        if path.suffix.lower() in SAVE and not path.name.startswith(".") and path.is_file()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
     )
     if not files:
         raise DataError(
             f"{job.source} holds neither a CIFAR test batch (test_batch or test) nor any image file"
-            f" ({', '.join(SAVE)}) at any depth"
+            f" ({', '.join(SUFFIXES)}) at any depth"
         )
     manifest = Manifest("images", job)
     manifest.write()
     summary = Summary("images", job.folder)
     each = len(job.names) * len(job.severities)
     tasks = [files[start : start + FILE_CHUNK] for start in range(0, len(files), FILE_CHUNK)]
-    for written, kept, unreadable in ahead(_FileCopies(job), tasks, workers, quiet=True):
+    for written, kept, unreadable in ahead(
+        partial(_corrupt_files, job), tasks, workers, quiet=True
+    ):
         summary.written += written
         summary.kept += kept
         summary.unreadable += unreadable
-        if progress is not None:
-            skipped = each * len(summary.unreadable)
-            progress(summary.written + summary.kept + skipped, each * len(files))
+        done = summary.written + summary.kept + each * len(summary.unreadable)
+        progress(done, each * len(files))
     for name in job.names:
-        manifest.add(name, job.severities)
+        manifest.complete[name] = sorted({*manifest.complete.get(name, []), *job.severities})
     manifest.write()
     return summary
