@@ -24,9 +24,10 @@ from fretta.experiment.execute import Event, run_jobs
 from fretta.experiment.store import Store
 
 SRC = Path(__file__).parents[2] / "src"
+RECORD = "results/records/[!.]*.json"
 
 
-def test_what_is_said() -> None:
+def test_the_line() -> None:
     arguments = ["run", "my suite.toml", "--jobs", "2"]
     assert after_interrupt("run", arguments).endswith("fretta run 'my suite.toml' --jobs 2")
     adapt = after_interrupt("adapt", ["adapt", "--force", "--out", "o"])
@@ -99,9 +100,8 @@ def test_the_counter_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 # ---- as a user does it: to the whole process group, as a terminal sends it ---------------------
 
 
-def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Ctrl-C as soon as a file of that pattern is there."""
-    process = subprocess.Popen(
+def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-m", "fretta", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(SRC)},
@@ -110,6 +110,11 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
         text=True,
         start_new_session=True,
     )
+
+
+def interrupted(folder: Path, pattern: str, *arguments: str) -> str:
+    """Ctrl-C as soon as a file of that pattern is there; the line that was printed."""
+    process = started(folder, *arguments)
     while process.poll() is None and not any(folder.glob(pattern)):
         time.sleep(0.01)
     if process.poll() is None:
@@ -119,21 +124,15 @@ def interrupted(folder: Path, pattern: str, *arguments: str) -> subprocess.Compl
     assert "Traceback" not in out + err
     assert err.startswith("stopped")
     assert err.count("\n") == 1
-    return subprocess.CompletedProcess(arguments, 130, out, err)
+    return err
 
 
 def resumed(folder: Path, line: str) -> str:
-    """The command that the line tells to type, as typed."""
-    command = shlex.split(line.partition("to go on: fretta ")[2])
-    out = subprocess.run(
-        [sys.executable, "-m", "fretta", *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(SRC)},
-        capture_output=True,
-        text=True,
-    )
-    assert out.returncode == 0, out.stderr
-    return out.stdout
+    """The output of the command that the line names."""
+    process = started(folder, *shlex.split(line.partition("to go on: fretta ")[2]))
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
 
 
 EXECUTORS = [
@@ -146,10 +145,10 @@ EXECUTORS = [
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_run(tmp_path: Path, executor: list[str]) -> None:
     runs = ("run", "smoke", "--seed", "0", "--seed", "1", "--seed", "2")  # 12: some are left
-    stopped = interrupted(tmp_path, "results/records/[!.]*.json", *runs, *executor)
+    stopped = interrupted(tmp_path, RECORD, *runs, *executor)
     there = len(list((tmp_path / "results" / "records").glob("[!.]*.json")))
     assert there < 12
-    out = resumed(tmp_path, stopped.stderr)
+    out = resumed(tmp_path, stopped)
     assert f"{there} were there already" in out
     assert f"[{there + 1}/12]" in out
     assert "[12/12]" in out
@@ -167,7 +166,7 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
         Image.fromarray(pixels).save(tmp_path / "pictures" / "cat" / f"{i}.png")
     arguments = ("corrupt", "pictures", "out", "--corruption", "glass_blur", "--jobs", jobs)
     stopped = interrupted(tmp_path, "out/glass_blur/*/cat/[!.]*.png", *arguments)
-    assert "already there" in resumed(tmp_path, stopped.stderr)
+    assert "already there" in resumed(tmp_path, stopped)
     assert len(list((tmp_path / "out").rglob("[!.]*.png"))) == 200
 
 
@@ -175,12 +174,9 @@ def test_corrupt(tmp_path: Path, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "arguments"),
     [
-        (
-            "results/records/[!.]*.json",
-            "evaluate --model digits --data digits --method bn --method tea",
-        ),
-        ("results/records/[!.]*.json", "tune smoke --method tent --rule oracle"),
-        ("results/records/[!.]*.json", "analyze sensitivity --jobs 2"),
+        (RECORD, "evaluate --model digits --data digits --method bn --method tea"),
+        (RECORD, "tune smoke --method tent --rule oracle"),
+        (RECORD, "analyze sensitivity --jobs 2"),
         ("results/records", "analyze redundancy"),
         ("d.ckpt", "train digits --out d.safetensors --epochs 200"),
         ("demo-output/records/[!.]*.json", "demo"),
