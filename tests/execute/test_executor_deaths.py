@@ -98,9 +98,7 @@ def test_a_worker_killed_while_idle_costs_nothing(workers: int, tmp_path: Path) 
 
 def test_a_store_that_workers_do_not_share_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="share"):
-        run_jobs(
-            small_jobs("source"), Store(f"memory://{tmp_path.name}"), parallel=2, options=ONE
-        )
+        run_jobs(small_jobs("source"), Store(f"memory://{tmp_path.name}"), parallel=2, options=ONE)
 
 
 PARENT = """

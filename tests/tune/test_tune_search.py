@@ -90,14 +90,6 @@ def test_greedy_goes_on_from_the_best_so_far(suite: Suite, store: Store, fake: I
     assert full.search == "product"
 
 
-def test_the_suites_setting_must_be_beaten(suite: Suite, store: Store, fake: Install) -> None:
-    fake(lambda settings, domain: {"accuracy": 0.5})
-    result = tune(suite, "g-fret", store, rule="oracle", grid=GRID)
-    assert result.settings == {"lr": 1e-3}
-    assert result.best.number == 0
-    assert "nothing was better" in fragment(result)
-
-
 def test_failures_are_reported_and_never_chosen(suite: Suite, store: Store, fake: Install) -> None:
     seen: list[Trial] = []
     fake(lambda s, domain: None if s["lr"] != 1e-4 else {"accuracy": 0.01})
@@ -113,11 +105,17 @@ def test_failures_are_reported_and_never_chosen(suite: Suite, store: Store, fake
     assert "diverged" in diverged.failed[0].error
 
 
-def test_all_trials_fail(suite: Suite, store: Store, fake: Install) -> None:
+def test_nothing_better_and_nothing_at_all(
+    suite: Suite, store: Store, fake: Install, tmp_path: Path
+) -> None:
+    fake(lambda settings, domain: {"accuracy": 0.5})
+    result = tune(suite, "g-fret", store, rule="oracle", grid=GRID)
+    assert (result.settings, result.best.number) == ({"lr": 1e-3}, 0)  # the suite's own
+    assert "nothing was better" in fragment(result)
     made = fake(lambda settings, domain: None)
     grid = {**GRID, "k1": [1, 2, 3]}
     with pytest.raises(SuiteError, match=r"all 4 trials failed.*Oops: no"):
-        tune(suite, "g-fret", store, rule="oracle", grid=grid)
+        tune(suite, "g-fret", Store(tmp_path / "other"), rule="oracle", grid=grid)
     assert len(made.ran) == 4  # k1 was not tried after every lr had failed
 
 
@@ -183,7 +181,9 @@ def test_optuna_resumes_as_if_uninterrupted(
     assert again.runs_done == 0
 
 
-def test_optuna_with_failures_and_text(suite: Suite, store: Store, fake: Install) -> None:
+def test_optuna_with_failures_and_text(
+    suite: Suite, store: Store, fake: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = fake(lambda s, d: None if s["variant"] == "released" else {"accuracy": 0.5})
     grid = {"variant": ["paper", "released"], "k2": [0.5, 0.75]}
     result = tune(suite, "g-fret", store, rule="oracle", grid=grid, optuna_trials=8)
@@ -194,18 +194,11 @@ def test_optuna_with_failures_and_text(suite: Suite, store: Store, fake: Install
     more = tune(suite, "g-fret", store, rule="oracle", grid=grid, optuna_trials=9)
     assert more.trials[:-1] == result.trials
     assert len(made.ran) == count + 1 + len(result.failed)  # failed runs are tried again
-
-
-def test_optuna_errors(
-    suite: Suite, store: Store, fake: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = fake(peak)
     with pytest.raises(ConfigError, match="optuna_trials=0"):
         tune(suite, "tent", store, rule="oracle", optuna_trials=0)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"fretta\[tune\]"):
         tune(suite, "tent", store, rule="oracle", optuna_trials=2)
-    assert not made.ran
 
 
 # ---- real runs ----------------------------------------------------------------------------------
