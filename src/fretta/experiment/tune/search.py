@@ -18,11 +18,11 @@ from typing import Any
 
 from ...api import build_method
 from ...errors import ConfigError, MissingExtraError, StoreError, SuiteError
-from ...methods import find_method, list_methods
+from ...methods import find_method
 from ..execute import run_jobs
-from ..records import Job, Record, canonical, digest
+from ..records import Job, canonical, digest
 from ..store import Store
-from ..suite import MethodEntry, Suite
+from ..suite import MethodEntry, Suite, describe
 from .rules import CLAIMS, Root, Rule, judged_on, score
 
 Settings = dict[str, Any]
@@ -55,7 +55,7 @@ class Trial:
 
     @property
     def text(self) -> str:
-        return _describe(self.settings) or "defaults"
+        return describe(self.settings) or "defaults"
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def tune(
 
 def _find_entry(suite: Suite, method: str) -> MethodEntry:
     """The suite's entry of that label or name; a method it does not have starts from defaults."""
-    found = [m for m in suite.methods if m.title == method]
-    found = found or [m for m in suite.methods if m.name == method]
+    titled = [m for m in suite.methods if m.title == method]
+    found = titled or [m for m in suite.methods if m.name == method]
     if len(found) > 1:
         raise SuiteError(
             f"suite {suite.name!r} has {len(found)} entries of {method}:"
@@ -171,10 +171,7 @@ def _find_entry(suite: Suite, method: str) -> MethodEntry:
     try:
         find_method(method)
     except ConfigError as error:
-        titles = sorted({m.title for m in suite.methods} | set(list_methods()))
-        raise SuiteError(
-            f"suite {suite.name!r} has no method {method!r}; choose from {', '.join(titles)}"
-        ) from error
+        raise SuiteError(f"suite {suite.name!r} has no method {method!r}; {error}") from error
     return MethodEntry(method)
 
 
@@ -291,17 +288,20 @@ class _Trials:
         if title is not None and job.tags["case"] in self._suite_cases:
             tags = {**job.tags, "label": title}
         else:
-            label = f"{self.entry.title} {_describe(settings)}".strip()
+            label = f"{self.entry.title} {describe(settings)}".strip()
             names = {"suite": f"{self.suite.name}/tune", "tuning": str(self.rule)}
             tags = {**job.tags, "label": label, **names}
         return replace(job, run=replace(job.run, hyperparameters=settings), tags=tags)
 
     def _trial(self, settings: Settings, jobs: Sequence[Job]) -> Trial:
         number, keys = len(self.done), tuple(job.run.key for job in jobs)
-        try:
-            records = [self._record(key) for key in keys]
-        except StoreError as error:
-            return Trial(number, settings, None, keys, error=str(error))
+        records = []
+        for key in keys:
+            record = self.store.get(key)
+            if record is None or record.status != "done":
+                error = "the run left no record" if record is None else record.error.strip()
+                return Trial(number, settings, None, keys, error=error)
+            records.append(record)
         value = score(self.rule, records)
         rows = [row for record in records for row in record.rows]
         return Trial(
@@ -313,12 +313,6 @@ class _Trials:
             error="the predictions are not finite: the model diverged" if value is None else "",
             predicted_classes=tuple(row["predicted_classes"] or 1.0 for row in rows),
         )
-
-    def _record(self, key: str) -> Record:
-        record = self.store.get(key)
-        if record is None or record.status != "done":
-            raise StoreError("the run left no record" if record is None else record.error.strip())
-        return record
 
 
 def _best(trials: Sequence[Trial]) -> Trial | None:
@@ -473,9 +467,3 @@ def _toml(value: Any) -> str:
         raise ConfigError(
             f"{value!r} cannot be written into a suite; numbers, text and lists can"
         ) from error
-
-
-def _describe(settings: Settings) -> str:
-    return " ".join(
-        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()
-    )
