@@ -124,15 +124,13 @@ def tune(
     entry = _find_entry(suite, method)
     space = make_space(entry.name, entry.hyperparameters, grid)
     trials = _Trials(suite, entry, rule, store, root, seeds, on_trial, execution)
+    search = "product" if product else "greedy" if optuna_trials is None else "optuna"
     if optuna_trials is not None:
-        search = "optuna"
         _search_optuna(trials, space, optuna_trials)
     elif product:
-        search = "product"
         combinations = itertools.product(*space.values())
         trials.run([{}, *(dict(zip(space, values, strict=True)) for values in combinations)])
     else:
-        search = "greedy"
         _search_greedily(trials, space)
     tried = _mark_collapsed(list(trials.done.values()), rule)
     best = _best(tried)
@@ -368,7 +366,12 @@ def _search_optuna(trials: _Trials, space: Space, count: int) -> None:
     ranges = {name: _distribution(optuna.distributions, values) for name, values in space.items()}
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _optuna_storage(optuna, trials.store)
+    storage = None
+    if trials.store.local is not None:
+        trials.store.check()
+        folder = trials.store.local / "tune"
+        folder.mkdir(parents=True, exist_ok=True)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
     try:
         decides = [[job.run.key for job in trials.jobs], space]
         name = f"{trials.entry.name}-{trials.rule}-{digest(decides)[:12]}"
@@ -387,15 +390,6 @@ def _search_optuna(trials: _Trials, space: Space, count: int) -> None:
             storage.remove_session()
             storage.engine.dispose()
         optuna.logging.set_verbosity(verbosity)
-
-
-def _optuna_storage(optuna: Any, store: Store) -> Any:
-    if store.local is None:
-        return None
-    store.check()
-    folder = store.local / "tune"
-    folder.mkdir(parents=True, exist_ok=True)
-    return optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
 
 
 def _distribution(kinds: Any, values: list[Any]) -> Any:
@@ -424,7 +418,10 @@ def _rounded(value: Any, values: list[Any]) -> Any:
 
 
 def fragment(result: Result) -> str:
-    """TOML text: one [[methods]] entry, to be appended to a suite."""
+    """TOML text: one [[methods]] entry, to be appended to a suite.
+
+    JSON writes numbers, text, true, false and lists of them as TOML does.
+    """
     best, start = result.best, result.trials[0]
     measure = "label-free score" if result.rule is Rule.LABEL_FREE else "mean accuracy"
     untuned = "failed" if start.score is None else f"{start.score:.4f}"
@@ -443,8 +440,12 @@ def fragment(result: Result) -> str:
     if best.number == start.number:
         notes.append("nothing was better than the setting the search began with")
     entry = {"name": result.method, "label": result.label, **best.settings}
-    lines = [f"# {' '.join(note.split())}" for note in notes]
-    lines += ["[[methods]]", *(f"{key} = {_toml(value)}" for key, value in entry.items())]
+    lines = [*(f"# {' '.join(note.split())}" for note in notes), "[[methods]]"]
+    for key, value in entry.items():
+        try:
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{key}={value!r} cannot be written into a suite") from error
     return "\n".join(lines) + "\n"
 
 
@@ -457,13 +458,3 @@ def write_fragment(result: Result, path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise StoreError(f"cannot write {str(file)!r}: {error.strerror or error}") from error
     return file
-
-
-def _toml(value: Any) -> str:
-    """JSON writes numbers, text, true, false and lists of them as TOML does."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{value!r} cannot be written into a suite; numbers, text and lists can"
-        ) from error
