@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_world import run_count
 
 from fretta.experiment.store import Store
 from fretta.experiment.suite import list_suites, load_suite
@@ -79,9 +80,7 @@ def test_every_suite_has_its_row() -> None:
         listed |= dict(zip(names, counts * (len(names) if len(counts) == 1 else 1), strict=True))
     assert sorted(listed) == list_suites()
     for name, count in listed.items():
-        suite = load_suite(name)
-        runs = sum(len(case.protocol["seeds"]) for case in suite.cases) * len(suite.methods)
-        assert count == runs, name
+        assert count == run_count(load_suite(name)), name
 
 
 @pytest.mark.usefixtures("trained")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -248,33 +249,15 @@ def test_suite_and_fragment_are_a_suite(
         write_fragment(result, tmp_path / "file" / "tuned.toml")
 
 
-def made_up(**changes: Any) -> Result:
-    start, best = Trial(0, {}, None, error="no"), Trial(1, {"lr": 5e-7}, 0.25, collapsed=True)
-    names = {"suite": "s", "method": "g-fret", "title": "mine", "rule": Rule.ORACLE}
-    facts = {"search": "greedy", "space": {"lr": [5e-7]}, "seeds": (0, 1), "judged_on": ("a: b",)}
-    return Result(**{**names, **facts, "trials": (start, best), "best": best, **changes})
-
-
-def test_the_fragment_says_how_it_was_chosen() -> None:
-    assert fragment(made_up()).splitlines() == [
-        "# mine, tuned on the suite 's'",
-        "# rule: oracle: chosen with target labels",
-        "# judged on a: b",
-        "# score: 0.2500 (mean accuracy); before tuning: failed (defaults)",
-        "# trials: 2 (greedy over lr; seeds 0, 1), 1 failed, 1 collapsed",
-        "# the chosen trial collapsed in some domain: nothing that was tried is good",
-        "[[methods]]",
-        'name = "g-fret"',
-        'label = "mine (tuned: oracle)"',
-        "lr = 5e-07",
-    ]
-
-
 def test_every_kind_of_value_comes_back(text: str) -> None:
     values = {"lr": 1e-10, "k1": 7, "l_r_a": False, "variant": "released", "lam": 100.0}
-    result = made_up(best=Trial(1, values, 0.5), title='with "quotes" and λ')
+    start, best = Trial(0, {}, None, error="no"), Trial(1, values, 0.25, collapsed=True)
+    names = ("s", "g-fret", 'with "quotes" and λ', Rule.ORACLE, "greedy")
+    result = Result(*names, {"lr": [1e-10]}, (0, 1), ("a: b",), (start, best), best)
     entry = parse_suite(text + fragment(result), "small").methods[-1]
     assert entry.hyperparameters == values
     assert entry.title == 'with "quotes" and λ (tuned: oracle)'
+    for fact in ("chosen with target labels", "0.2500", "before tuning: failed", "1 collapsed"):
+        assert fact in fragment(result)
     with pytest.raises(ConfigError, match="cannot be written"):
-        fragment(made_up(best=Trial(1, {"mask": object()}, 0.5)))
+        fragment(replace(result, best=Trial(1, {"mask": object()}, 0.5)))
