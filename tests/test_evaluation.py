@@ -61,8 +61,5 @@ def test_it_adapts_on_the_way() -> None:
 def test_loaders_that_cannot_be_used(loader: list[object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         fretta.evaluate(fretta.adapt(Brightness(), "source"), loader)
-
-
-def test_a_plain_model_is_told_to_be_wrapped() -> None:
     with pytest.raises(ConfigError, match=r"fretta\.adapt\(model, 'source'\)"):
-        fretta.evaluate(Brightness(), [])  # type: ignore[arg-type]
+        fretta.evaluate(Brightness(), loader)  # type: ignore[arg-type]

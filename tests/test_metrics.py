@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fretta.experiment.metrics import (
-    Samples,
     calibration_error,
     collapsed,
     details,
     effective_classes,
+    joined,
     macro_accuracy,
     overall,
     per_domain,
@@ -37,22 +37,14 @@ def outcome(number: int = 0, **columns: Any) -> Outcome:
     )
 
 
-def test_macro_counts_every_class_the_same() -> None:
+def test_accuracy_and_calibration() -> None:
     # class 0: 3 of 4 right, class 1: 0 of 1, class 5: 1 of 1; classes 2-4 do not occur
-    samples = Samples.of([outcome(label=[0, 0, 0, 0, 1, 5], predicted=[0, 0, 0, 1, 0, 5])])
+    samples = joined([outcome(label=[0, 0, 0, 0, 1, 5], predicted=[0, 0, 0, 1, 0, 5])])
     assert macro_accuracy(samples) == pytest.approx((0.75 + 0 + 1) / 3)
     assert samples.right.mean() == pytest.approx(4 / 6)
-
-
-def test_calibration_error() -> None:
     # two samples at 0.8, one right: gap 0.3 each; two at 1.0, both right: gap 0
-    samples = Samples.of(
-        [
-            outcome(
-                label=[0, 0, 0, 0], predicted=[0, 1, 0, 0], confidence=np.float32([0.8, 0.8, 1, 1])
-            )
-        ]
-    )
+    confidence = np.float32([0.8, 0.8, 1, 1])
+    samples = joined([outcome(label=[0] * 4, predicted=[0, 1, 0, 0], confidence=confidence)])
     assert calibration_error(samples) == pytest.approx((2 * 0.3 + 0) / 4, abs=1e-6)
 
 
@@ -60,10 +52,10 @@ def test_effective_classes_and_collapse() -> None:
     assert effective_classes(np.array([3, 3, 3])) == pytest.approx(1)
     assert effective_classes(np.array([0, 1, 2, 3])) == pytest.approx(4)
     labels = np.arange(10).repeat(5)
-    assert collapsed(Samples.of([outcome(label=labels, predicted=np.zeros(50, dtype=int))]))
-    assert not collapsed(Samples.of([outcome(label=labels)]))
+    assert collapsed(joined([outcome(label=labels, predicted=np.zeros(50, dtype=int))]))
+    assert not collapsed(joined([outcome(label=labels)]))
     # a stream of one class is not a collapse
-    assert not collapsed(Samples.of([outcome(label=np.zeros(50, dtype=int))]))
+    assert not collapsed(joined([outcome(label=np.zeros(50, dtype=int))]))
 
 
 def test_rows_per_domain_in_order_of_appearance() -> None:
@@ -82,11 +74,8 @@ def test_rows_per_domain_in_order_of_appearance() -> None:
     assert total["mean_over_domains"] == pytest.approx((0.75 + 1) / 2)
     assert total["accuracy"] == pytest.approx(6 / 7)
     assert (total["seconds"], total["batches"]) == (6.0, 3)
-
-
-def test_overflow_is_a_dash_not_a_sentinel() -> None:
     row = per_domain([outcome(label=[0, 1], nll=np.float32([math.inf, 1]))], ["fog"])[0]
-    assert row["nll"] is None
+    assert row["nll"] is None  # overflow
 
 
 def test_details_hold_what_figures_need() -> None:

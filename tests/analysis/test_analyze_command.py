@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fretta.cli import app
-from fretta.errors import ConfigError, FrettaError
+from fretta.errors import FrettaError
 from fretta.experiment.store import Store, StoreError
 from fretta.report.data import ReportData
 from fretta.report.figures import figures
@@ -57,19 +57,6 @@ def test_mechanism_and_tsne(tmp_path: Path) -> None:
     assert drawn(tmp_path) == ["mechanism-digits", "tsne-mine"]
 
 
-def test_sensitivity_makes_records_and_resumes(tmp_path: Path) -> None:
-    grid = ["--lam", "0.01,1", "--lr", "1e-4,1e-3", "--k1", "1,10", "--k2", "0.5,1"]
-    command = ["sensitivity", "--store", str(tmp_path), "--domain", "fog", *grid, *SMALL]
-    assert "9 runs in" in run(*command)
-    records = list(Store(tmp_path).records())
-    assert {r.tags["suite"] for r in records} == {"sensitivity-digits"}
-    assert [n for n in drawn(tmp_path) if n.startswith("sensitivity-")] == [
-        n for n in drawn(tmp_path) if "lam-lr" in n or "k1-k2" in n
-    ]
-    assert len([n for n in drawn(tmp_path) if n.startswith("sensitivity-")]) == 2
-    assert "0 runs in" in run(*command)
-
-
 def test_all_corruptions_by_one_word(tmp_path: Path) -> None:
     tiny = ["--limit", "8", "--batch-size", "8", "--threads", "1", "--store", str(tmp_path)]
     run("mechanism", "--method", "source", "--corruption", "all", *tiny)
@@ -77,27 +64,39 @@ def test_all_corruptions_by_one_word(tmp_path: Path) -> None:
     assert len(set(found["domains"])) == 15
 
 
-def test_errors_come_before_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="belong to g-fret"):
-        run("sensitivity", "--method", "tent", "--store", str(tmp_path))
-    with pytest.raises(ConfigError, match="unknown data set 'digit'"):
-        run("redundancy", "--data", "digit", "--store", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"none of .* has the hyper-parameter lrr"):
-        run("mechanism", "--set", "lrr=1", "--store", str(tmp_path))
-    with pytest.raises(StoreError, match="cannot be called"):
-        run("mechanism", "--name", "My curves", "--store", str(tmp_path))
+def test_sensitivity_makes_records_and_resumes(tmp_path: Path) -> None:
+    grid = ["--lam", "0.01,1", "--lr", "1e-4,1e-3", "--k1", "1,10", "--k2", "0.5,1"]
+    command = ["sensitivity", "--store", str(tmp_path), "--domain", "fog", *grid, *SMALL]
+    assert "9 runs in" in run(*command)
+    records = list(Store(tmp_path).records())
+    assert {r.tags["suite"] for r in records} == {"sensitivity-digits"}
+    names = [n for n in drawn(tmp_path) if n.startswith("sensitivity-")]
+    assert len(names) == 2
+    assert all("lam-lr" in n or "k1-k2" in n for n in names)
+    assert "0 runs in" in run(*command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sensitivity --method tent", "belong to g-fret"),
+        ("redundancy --data digit", "unknown data set 'digit'"),
+        ("mechanism --set lrr=1", r"none of .* has the hyper-parameter lrr"),
+        ("mechanism --name Curves", "cannot be called"),
+    ],
+)
+def test_errors_come_before_work(tmp_path: Path, arguments: str, message: str) -> None:
+    with pytest.raises(FrettaError, match=message):
+        run(*arguments.split(), "--store", str(tmp_path))
     assert not Store(tmp_path).analyses()
 
 
-@pytest.mark.parametrize("name", ["../x", "A", "", "a/b", "-a"])
-def test_names_in_the_store_are_plain(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StoreError, match="cannot be called"):
-        Store(tmp_path).put_analysis(name, {"kind": "x"})
-
-
-def test_an_analysis_of_the_same_name_is_replaced(tmp_path: Path) -> None:
+def test_analyses_in_the_store(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put_analysis("a", {"kind": "x", "n": 1})
-    store.put_analysis("a", {"kind": "x", "n": 2})
+    store.put_analysis("a", {"kind": "x", "n": 2})  # replaces the first
     assert store.analyses() == [{"kind": "x", "n": 2, "name": "a"}]
     assert [p.name for p in (tmp_path / "analyses").iterdir()] == ["a.json"]
+    for name in ("../x", "A", "", "a/b", "-a"):
+        with pytest.raises(StoreError, match="cannot be called"):
+            store.put_analysis(name, {"kind": "x"})

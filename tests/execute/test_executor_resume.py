@@ -49,10 +49,10 @@ def test_every_method_continues_bit_for_bit(method: str, tmp_path: Path) -> None
     assert numbers(done.records[0]) == numbers(calm)
     assert done.records[0].provenance["resumed_at"] == 2
     details, expected = store.details(job.run.key), Store(tmp_path / "calm").details(job.run.key)
-    assert details is not None
-    assert expected is not None
-    assert details["confusion"] == expected["confusion"]
-    assert details["batches"]["entropy"] == expected["batches"]["entropy"]
+    for found in (details, expected):
+        assert found is not None
+        del found["batches"]["seconds"]
+    assert details == expected
     assert only_records(tmp_path / "cut")
 
 
@@ -62,9 +62,7 @@ def test_a_checkpoint_that_cannot_be_used_costs_only_time(content: str, tmp_path
     (calm,) = run_jobs([job], Store(tmp_path / "calm"), options=ONE).records
     cut_off(job, store, after=3)
     cut_off(other, store, after=3)
-    saved, foreign = (store.read_checkpoint(j.run.key) for j in (job, other))
-    assert saved is not None
-    assert foreign is not None
+    saved, foreign = (store.read_checkpoint(j.run.key) or b"" for j in (job, other))
     bad = {"garbage": b"not a checkpoint", "half": saved[: len(saved) // 2], "empty": b""}
     store.write_checkpoint(job.run.key, bad.get(content, foreign))
     (record,) = run_jobs([job], store, options=ONE).records

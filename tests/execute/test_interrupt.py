@@ -28,7 +28,7 @@ RECORDS = "results/records/[!.]*.json"
 SRC = Path(__file__).parents[2] / "src"
 
 
-def test_what_is_said() -> None:
+def test_the_line() -> None:
     arguments = ["run", "my suite.toml", "--jobs", "2"]
     assert after_interrupt("run", arguments).endswith("fretta run 'my suite.toml' --jobs 2")
     adapt = after_interrupt("adapt", ["adapt", "--force", "--out", "o"])

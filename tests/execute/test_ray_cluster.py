@@ -115,7 +115,7 @@ def test_a_killed_ray_worker_costs_nothing_twice_and_its_run_alone(
 
 
 @pytest.mark.ray
-def test_interrupted_runs_continue_with_the_next_call(cluster: Any, tmp_path: Path) -> None:
+def test_interrupted_and_impossible_calls(cluster: Any, tmp_path: Path) -> None:
     jobs, store = small_jobs("g-fret", seeds=(0, 1), limit=960), Store(tmp_path)
 
     def interrupt(event: Event) -> None:
@@ -130,11 +130,6 @@ def test_interrupted_runs_continue_with_the_next_call(cluster: Any, tmp_path: Pa
     assert not done.failed
     assert max(r.provenance["resumed_at"] for r in done.records) > 0
     assert len(all_numbers(store)) == 2
-
-
-@pytest.mark.ray
-def test_impossible_calls_say_what_is_wrong(cluster: Any, tmp_path: Path) -> None:
-    jobs = small_jobs("source")
     with pytest.raises(StoreError, match=r"does not see.*memory://.*share"):
         run_jobs(jobs, Store(f"memory://{tmp_path.name}"), ray="local", options=ONE)
     with pytest.raises(ConfigError, match="99 CPU"):
@@ -177,7 +172,7 @@ def test_without_the_package_the_extra_is_named(
         ("host:door", "cannot join .*host:door.*no number"),
     ],
 )
-def test_wrong_addresses_are_told_at_once(address: str, message: str, tmp_path: Path) -> None:
+def test_wrong_addresses_fail_at_once(address: str, message: str, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
     if ray.is_initialized():
         ray.shutdown()  # a connection that is there would be used

@@ -39,7 +39,13 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return file
 
 
-def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="belong to timm:tf_efficientnet_lite0"):
+        fretta.models.load("timm:resnet18", weights=NAME)
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
+    with pytest.raises(WeightsError, match="install it again"):
+        packaged_file(NAME)
+
     def absent(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -48,36 +54,21 @@ def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
         fretta.models.load(SPEC, weights=NAME)
 
 
-def test_package_without_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
-    with pytest.raises(WeightsError, match="install it again"):
-        packaged_file(NAME)
-
-
-def test_tensors_are_taken_in_order_under_other_names(installed: Path) -> None:
+def test_tensors_in_order_under_other_names(installed: Path) -> None:
     theirs = {f"other.{i}": t for i, t in enumerate(net().state_dict().values())}
     torch.save(theirs, installed)
     model = net()
     imagenet.load_packaged(NAME, model)
     for own, tensor in zip(model.state_dict().values(), theirs.values(), strict=True):
         assert torch.equal(own, tensor)
-
-
-def test_another_network_in_the_file(installed: Path) -> None:
-    torch.save(net(width=7).state_dict(), installed)
-    with pytest.raises(WeightsError, match=r"0.weight has shape \(6, 5\).*\(7, 5\)"):
-        imagenet.load_packaged(NAME, net())
-    torch.save({"one": torch.zeros(1)}, installed)
-    with pytest.raises(WeightsError, match="1 tensors"):
-        imagenet.load_packaged(NAME, net())
-    torch.save(net(classes=9).state_dict(), installed)
-    with pytest.raises(WeightsError, match="Is num_classes right"):
-        imagenet.load_packaged(NAME, net())
-
-
-def test_only_for_its_network() -> None:
-    with pytest.raises(ConfigError, match="belong to timm:tf_efficientnet_lite0"):
-        fretta.models.load("timm:resnet18", weights=NAME)
+    for state, message in (
+        (net(width=7).state_dict(), r"0.weight has shape \(6, 5\).*\(7, 5\)"),
+        ({"one": torch.zeros(1)}, "1 tensors"),
+        (net(classes=9).state_dict(), "Is num_classes right"),
+    ):
+        torch.save(state, installed)
+        with pytest.raises(WeightsError, match=message):
+            imagenet.load_packaged(NAME, net())
 
 
 def test_real_package() -> None:
@@ -97,16 +88,12 @@ def test_real_package() -> None:
 
 
 def test_initialize_leaves_out_the_head() -> None:
-    source, model = net(classes=4), net(classes=2)
+    source, model, same = net(classes=4), net(classes=2), net(classes=4)
     before = model.state_dict()["2.weight"].clone()
     assert initialize(model, source.state_dict(), "test") == ["2.weight", "2.bias"]
     assert torch.equal(model.state_dict()["0.weight"], source.state_dict()["0.weight"])
     assert torch.equal(model.state_dict()["2.weight"], before)
-    same = net(classes=4)
     assert initialize(same, source.state_dict(), "test") == []
     assert torch.equal(same.state_dict()["2.weight"], source.state_dict()["2.weight"])
-
-
-def test_initialize_refuses_another_body() -> None:
     with pytest.raises(WeightsError, match="besides a head"):
         initialize(net(width=7), net().state_dict(), "test")

@@ -18,7 +18,7 @@ from suite_nets import tiny
 from fretta.corruptions import CORRUPTIONS
 from fretta.data.cifar import CIFAR10_CLASSES, CIFAR100_CLASSES
 from fretta.data.domainsets import DOMAIN_SETS
-from fretta.experiment.suite import CaseEntry
+from fretta.experiment.suite import CaseEntry, Suite
 from fretta.models import Card, write_card
 from fretta.models.cards import sha256
 
@@ -98,3 +98,7 @@ def class_count(case: CaseEntry) -> int:
     if name in DOMAIN_SETS:
         return DOMAIN_SETS[name].class_count
     return {"cifar10c": 10, "cifar100c": 100, "cifar100c-lt": 100, "cifar10": 10}[name]
+
+
+def run_count(suite: Suite) -> int:
+    return sum(len(case.protocol["seeds"]) for case in suite.cases) * len(suite.methods)

@@ -9,44 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_world import run_count
 from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.experiment.execute import Options, run_jobs
 from fretta.experiment.store import Store
-from fretta.experiment.suite import Suite, list_suites, load_suite
+from fretta.experiment.suite import list_suites, load_suite
 from fretta.experiment.train import TrainConfig
+from fretta.experiment.tune import GRIDS
 from fretta.methods import REGISTRY
 
 PAPER = ["source", "bn", "tent", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret"]
 RELEASED = {f"{name} (released)" for name in ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")}
 
-# cases, methods, seeds
-SIZES = {
-    "ablation": (4, 12, 5),
-    "cifar10c": (1, 16, 5),
-    "cifar10c-shared": (1, 20, 3),
-    "cifar10c-shared-full": (1, 6, 1),
-    "cifar10c-shared-guarded": (1, 5, 1),
-    "cifar10c-shared-lt": (3, 17, 3),
-    "cifar10c-shared-tea": (1, 6, 3),
-    "cifar100c": (1, 16, 5),
-    "cifar100c-lt": (3, 16, 5),
-    "digits": (1, 11, 1),
-    "digits-all": (1, 19, 5),
-    "domainnet": (18, 16, 5),
-    "efficiency": (3, 10, 1),
-    "gfret-parts": (1, 18, 3),
-    "gfret-switches": (1, 22, 3),
-    "imagenet-shared": (1, 17, 1),
-    "imagenetc": (3, 16, 5),
-    "officehome": (8, 16, 5),
-    "pacs": (8, 16, 5),
-    "pacs-shared": (3, 18, 1),
-    "sensitivity": (1, 1 + 9 * 12 + 9 * 6, 5),
-    "smoke": (1, 4, 1),
-    "vlcs": (12, 16, 5),
-}
 TABLES = ["cifar10c", "cifar100c", "cifar100c-lt", "domainnet", "imagenetc", "officehome", "pacs"]
 TABLES += ["vlcs"]
 ONE = Options(threads=1)  # tests run in parallel processes
@@ -55,23 +31,12 @@ CIFAR += ["cifar10c-shared-guarded", "gfret-parts", "gfret-switches"]
 SHARED = [*CIFAR, "pacs-shared", "imagenet-shared"]
 
 
-def comment_of(suite: str) -> str:
-    text = (resources.files("fretta") / "suites" / f"{suite}.toml").read_text(encoding="utf-8")
-    return "\n".join(line[2:] for line in text.splitlines() if line.startswith("# "))
-
-
-def test_every_suite_is_listed_here() -> None:
-    assert list_suites() == sorted(SIZES)
-
-
-@pytest.mark.parametrize("name", sorted(SIZES))
-def test_suites_parse(name: str) -> None:
-    suite = load_suite(name)
-    cases, methods, seeds = SIZES[name]
-    assert (len(suite.cases), len(suite.methods)) == (cases, methods)
-    assert all(len(case.protocol["seeds"]) == seeds for case in suite.cases)
-    assert suite.title
-    assert suite.about
+def test_suites_parse() -> None:
+    """docs/reproduce.md lists how many runs each has; test_guides.py compares."""
+    for name in list_suites():
+        suite = load_suite(name)
+        assert suite.title
+        assert suite.about
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -91,7 +56,7 @@ def test_tables_follow_the_protocol_of_the_paper(name: str) -> None:
             assert not set(case.data["domains"]) & set(case.source["domains"])
 
 
-def test_ablation_has_the_rows_of_the_table() -> None:
+def test_ablation_and_sensitivity_have_the_rows_of_the_paper() -> None:
     parts = ("l_r_a", "l_r_r", "l_p_a", "l_p_r")
     on = {
         m.title: tuple(p for p in parts if m.hyperparameters.get(p, True))
@@ -99,35 +64,22 @@ def test_ablation_has_the_rows_of_the_table() -> None:
         if m.name == "g-fret"
     }
     assert on["L_R(A)"] == ("l_r_a",)
-    assert on["L_P(R)"] == ("l_p_r",)
     assert on["without_L_R(R)"] == ("l_r_a", "l_p_a", "l_p_r")
-    assert on["L_R(A)+L_P(A)"] == ("l_r_a", "l_p_a")
     assert on["L_R(R)+L_P(R)"] == ("l_r_r", "l_p_r")
     assert on["all"] == parts
     assert len(set(on.values())) == len(on) == 11
-
-
-def test_sensitivity_covers_the_grids() -> None:
     entries = [m.hyperparameters for m in load_suite("sensitivity").methods if m.name == "g-fret"]
-    assert {e["lam"] for e in entries if "lam" in e} == {10.0**n for n in range(-6, 3)}
-    assert {e["k1"] for e in entries if "k1" in e} == {1, 5, 10, 15, 20, 50, 100, 200, 300}
-    assert {e["k2"] for e in entries if "k2" in e} == {0.5, 0.6, 0.7, 0.8, 0.9, 1.0}
-    assert min(e["lr"] for e in entries if "lr" in e) == 1e-7
-    assert max(e["lr"] for e in entries if "lr" in e) == 5e-2
+    for name, values in GRIDS.items():
+        assert {e[name] for e in entries if name in e} == set(values)
 
 
-def expand(suite: Suite, root: Path, small_world: Any) -> list[Any]:
-    small_world(root, suite.cases)
-    return suite.jobs(root)
-
-
-@pytest.mark.parametrize("name", sorted(set(SIZES) - set(SHARED)))
+@pytest.mark.parametrize("name", sorted(set(list_suites()) - set(SHARED)))
 def test_suites_expand(name: str, tmp_path: Path, small_world: Any) -> None:
     """Data and weights of the right names are found; every run is another one."""
-    jobs = expand(load_suite(name), tmp_path, small_world)
-    cases, methods, seeds = SIZES[name]
-    assert len(jobs) == cases * methods * seeds
-    assert len({job.run.key for job in jobs}) == len(jobs)
+    suite = load_suite(name)
+    small_world(tmp_path, suite.cases)
+    jobs = suite.jobs(tmp_path)
+    assert len({job.run.key for job in jobs}) == len(jobs) == run_count(suite)
     for job in jobs:
         assert job.tags["suite"] == name
         assert (job.run.source is not None) == (job.run.method == "eata")
@@ -137,7 +89,8 @@ def test_suites_expand(name: str, tmp_path: Path, small_world: Any) -> None:
 def test_suites_run(name: str, tmp_path: Path, small_world: Any) -> None:
     suite = load_suite(name).restricted(methods=["source", "eata (released)", "g-fret"], seeds=[0])
     suite = suite.restricted(cases=[suite.cases[0].name])
-    jobs = expand(suite, tmp_path, small_world)
+    small_world(tmp_path, suite.cases)
+    jobs = suite.jobs(tmp_path)
     with pytest.warns(UserWarning, match="eata"):  # its filters cannot work on few classes
         done = run_jobs(jobs, Store(tmp_path / "store"), options=ONE)
     assert [record.error for record in done.failed] == []
@@ -157,7 +110,9 @@ def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> N
         return Made()
 
     monkeypatch.setattr("fretta.experiment.train.train_source", train_source)
-    text = comment_of(name).replace("\\\n", " ")
+    content = (resources.files("fretta") / "suites" / f"{name}.toml").read_text(encoding="utf-8")
+    text = "\n".join(line[2:] for line in content.splitlines() if line.startswith("# "))
+    text = text.replace("\\\n", " ")
     commands = re.findall(r"^ +fretta (train .*)$", text, re.M)
     for command in commands:
         result = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
@@ -175,41 +130,30 @@ def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> N
 @pytest.mark.data
 @pytest.mark.parametrize("name", [*CIFAR, "imagenet-shared"])
 def test_shared_suites_expand(name: str, shared: Path) -> None:
-    jobs = load_suite(name).jobs(shared / "data")
-    cases, methods, seeds = SIZES[name]
-    assert len({job.run.key for job in jobs}) == len(jobs) == cases * methods * seeds
+    suite = load_suite(name)
+    jobs = suite.jobs(shared / "data")
+    assert len({job.run.key for job in jobs}) == len(jobs) == run_count(suite)
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_cifar10_shared(shared: Path, tmp_path: Path) -> None:
-    """The first two corruptions, 128 images of each."""
-    suite = load_suite("cifar10c-shared")
-    assert {m.name for m in suite.methods} == set(REGISTRY) - {"tea"}
-    suite = suite.restricted(methods=["source", "bn", "tent", "g-fret"], seeds=[0], limit=128)
-    suite.cases[0].protocol["domains"] = ["gaussian_noise", "shot_noise"]
-    done = run_jobs(suite.jobs(shared / "data"), Store(tmp_path), options=ONE)
+def test_shared_suites_run(shared: Path, tmp_path: Path) -> None:
+    """The first two corruptions of CIFAR-10, 128 images of each; 64 paintings of PACS."""
+    cifar, pacs = load_suite("cifar10c-shared"), load_suite("pacs-shared")
+    for suite in (cifar, pacs):
+        assert {m.name for m in suite.methods} == set(REGISTRY) - {"tea"}
+    cifar = cifar.restricted(methods=["source", "bn", "tent", "g-fret"], seeds=[0], limit=128)
+    cifar.cases[0].protocol["domains"] = ["gaussian_noise", "shot_noise"]
+    done = run_jobs(cifar.jobs(shared / "data"), Store(tmp_path), options=ONE)
     assert not done.failed
     assert all([row["images"] for row in r.rows] == [128, 128] for r in done.records)
     accuracy = {r.run["method"]: r.overall["mean_over_domains"] for r in done.records}
     assert accuracy["bn"] > accuracy["source"] + 0.1
     assert accuracy["g-fret"] > accuracy["source"]
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_pacs_shared(shared: Path, tmp_path: Path) -> None:
-    suite = load_suite("pacs-shared")
-    assert {m.name for m in suite.methods} == set(REGISTRY) - {"tea"}
-    suite = suite.restricted(methods=["source"], seeds=[0], limit=64, cases=["lite0/art_painting"])
-    done = run_jobs(
-        suite.jobs(shared / "data"),
-        Store(tmp_path),
-        options=ONE,
-    )
-    assert not done.failed
-    assert [row["images"] for row in done.records[0].rows] == [64]
-    assert done.records[0].overall["accuracy"] > 0.6  # 75 % on all 2,048
+    pacs = pacs.restricted(methods=["source"], seeds=[0], limit=64, cases=["lite0/art_painting"])
+    (record,) = run_jobs(pacs.jobs(shared / "data"), Store(tmp_path), options=ONE).records
+    assert [row["images"] for row in record.rows] == [64]
+    assert record.overall["accuracy"] > 0.6  # 75 % on all 2,048
 
 
 def test_a_changed_default_makes_another_run(monkeypatch: pytest.MonkeyPatch) -> None:

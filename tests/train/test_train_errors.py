@@ -62,44 +62,46 @@ def test_runs_that_cannot_work(
     assert not Path(small.out).exists()
 
 
-def test_nothing_is_overwritten_by_default(small: TrainConfig) -> None:
+def test_nothing_is_overwritten_by_default(small: TrainConfig, tmp_path: Path) -> None:
     with pytest.raises(StopError):
         train_source(small, progress=stop_at(20))
     with pytest.raises(ConfigError, match=r"unfinished run; pass resume=True"):
         train_source(small)
     with pytest.raises(ConfigError, match=r"another run: seed: 0 then, 9 now"):
         train_source(replace(small, seed=9), resume=True)
-    checkpoint_path(small.out).write_bytes(b"damaged")
-    with pytest.raises(WeightsError, match="remove it to train from the beginning"):
-        train_source(small, resume=True)
-    train_source(replace(small, overwrite=True))
-    before = Path(small.out).read_bytes()
-    with pytest.raises(ConfigError, match="exists"):
-        train_source(small)
-    assert Path(small.out).read_bytes() == before
 
-
-def test_a_checkpoint_cannot_execute_code(small: TrainConfig, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "executed",))
 
-    torch.save({"settings": Evil()}, checkpoint_path(small.out))
-    with pytest.raises(WeightsError, match="cannot be read"):
-        train_source(small, resume=True)
+    checkpoint_path(small.out).write_bytes(b"damaged")
+    for content in (None, {"settings": Evil()}):
+        if content is not None:
+            torch.save(content, checkpoint_path(small.out))
+        with pytest.raises(WeightsError, match="remove it to train from the beginning"):
+            train_source(small, resume=True)
     assert not (tmp_path / "executed").exists()
+    card = train_source(replace(small, overwrite=True))
+    before = Path(small.out).read_bytes()
+    with pytest.raises(ConfigError, match="exists"):
+        train_source(small)
+    with pytest.raises(ConfigError, match="exists and is of another run"):
+        train_source(replace(small, lr=0.5), resume=True)
+    assert train_source(small, resume=True, progress=stop_at(0)) == card  # it is finished
+    assert Path(small.out).read_bytes() == before
 
 
 def test_domain_sets_that_cannot_work(left_out: TrainConfig, stripes: Path) -> None:
-    with pytest.raises(ConfigError, match="'sketch' is no domain of folder; it has coarse, thin"):
-        train_source(replace(left_out, target="sketch"))
-    with pytest.raises(ConfigError, match="too few to split"):
-        train_source(replace(left_out, limit=2))
-    with pytest.raises(DataError, match="does not exist"):
-        train_source(replace(left_out, root=stripes / "nowhere"))
     (stripes / "thin" / "down" / "3.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"unreadable image .*3\.png"):
-        train_source(replace(left_out, batch_size=16))
+    changes: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"target": "sketch"}, ConfigError, "'sketch' is no domain of folder; it has coarse, thin"),
+        ({"limit": 2}, ConfigError, "too few to split"),
+        ({"root": stripes / "nowhere"}, DataError, "does not exist"),
+        ({"batch_size": 16}, DataError, r"unreadable image .*3\.png"),
+    ]
+    for change, error, message in changes:
+        with pytest.raises(error, match=message):
+            train_source(replace(left_out, **change))
     assert not Path(left_out.out).exists()
 
 

@@ -19,8 +19,15 @@ from fretta.experiment.tune.rules import judged_on
 CIFAR = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
-def row(classes: float, entropy: float | None) -> dict[str, Any]:
-    return {"predicted_classes": classes, "entropy": entropy}
+class Row(dict[str, Any]):
+    """Fails where anything is read that needs labels."""
+
+    def __init__(self, classes: float, entropy: float | None) -> None:
+        super().__init__(predicted_classes=classes, entropy=entropy, accuracy=0, collapsed=True)
+
+    def __getitem__(self, key: str) -> Any:
+        assert key in ("entropy", "predicted_classes")
+        return super().__getitem__(key)
 
 
 def one_case(data: dict[str, Any], **protocol: Any) -> Suite:
@@ -29,37 +36,17 @@ def one_case(data: dict[str, Any], **protocol: Any) -> Suite:
     return Suite("mine", "mine", (case,), (MethodEntry("tent"),))
 
 
-# ---- the label-free score -----------------------------------------------------------------------
-
-
 def test_label_free_score() -> None:
-    assert label_free([row(10.0, 0.2), row(5.0, 1.0)]) == pytest.approx(2 * math.log(50) - 0.6)
-    assert label_free([row(9.0, 0.1), row(1.0, None)]) is None  # diverged
-
-
-def test_collapse_scores_worst() -> None:
-    """One class, all sure of it: as good as entropy can be, and still last."""
-    better = [row(9.9, 0.1), row(8.0, 0.9), row(6.0, 2.2), row(3.0, 0.0)]
+    """One class, all sure of it, is as good as entropy can be, and still last."""
+    assert label_free([Row(10.0, 0.2), Row(5.0, 1.0)]) == pytest.approx(2 * math.log(50) - 0.6)
+    assert label_free([Row(9.0, 0.1), Row(1.0, None)]) is None  # diverged
+    better = [Row(9.9, 0.1), Row(8.0, 0.9), Row(6.0, 2.2), Row(3.0, 0.0)]
     scores = [label_free([r]) or -1.0 for r in better]
-    assert min(scores) > (label_free([row(1.0, 0.0)]) or 0.0)
+    assert min(scores) > (label_free([Row(1.0, 0.0)]) or 0.0)
     assert scores[0] == max(scores)
-    late = label_free([row(9.9, 0.1), row(1.0, 0.0)])  # in half of the stream
+    late = label_free([Row(9.9, 0.1), Row(1.0, 0.0)])  # in half of the stream
     assert late is not None
-    assert (label_free([row(8.0, 0.9), row(8.0, 0.9)]) or -1.0) > late
-
-
-def test_label_free_reads_nothing_that_needs_labels() -> None:
-    class Blind(dict[str, Any]):
-        def __getitem__(self, key: str) -> Any:
-            assert key in ("entropy", "predicted_classes")
-            return super().__getitem__(key)
-
-        get = __getitem__  # type: ignore[assignment]
-
-    assert label_free([Blind(row(9.0, 0.1), accuracy=0.0, collapsed=True)]) is not None
-
-
-# ---- first domain -------------------------------------------------------------------------------
+    assert (label_free([Row(8.0, 0.9), Row(8.0, 0.9)]) or -1.0) > late
 
 
 @pytest.mark.parametrize(
@@ -82,40 +69,35 @@ def test_first_domain(data: dict[str, Any], protocol: dict[str, Any], first: lis
 
 
 def test_first_domain_of_cases_with_one_domain_each() -> None:
-    def case(domain: str) -> CaseEntry:
-        data = {"name": "digits", "corruption": domain}
-        return CaseEntry(domain, data, {}, {"order": "continual"})
-
-    suite = Suite("dg", "dg", (case("fog"), case("snow")), (MethodEntry("tent"),))
-    visible, text = judged_on(suite, Rule.FIRST_DOMAIN, None)
-    assert visible.cases == suite.cases[:1]
-    assert text == ("fog: fog",)
+    cases = tuple(
+        CaseEntry(domain, {"name": "digits", "corruption": domain}, {}, {"order": "continual"})
+        for domain in ("fog", "snow")
+    )
+    visible, text = judged_on(
+        Suite("dg", "dg", cases, (MethodEntry("tent"),)), Rule.FIRST_DOMAIN, None
+    )
+    assert (visible.cases, text) == (cases[:1], ("fog: fog",))
     with pytest.raises(SuiteError, match="one domain only, fog"):  # it would be the oracle
         judged_on(one_case({"name": "digits"}, domains=["fog"]), Rule.FIRST_DOMAIN, None)
-
-
-# ---- extra corruptions --------------------------------------------------------------------------
-
-
-def test_extra_corruptions_made_while_reading() -> None:
-    suite = one_case({"name": "digits", "split": "test"}, domains=["fog"], limit=8)
-    case = judged_on(suite, Rule.EXTRA_CORRUPTIONS, None)[0].cases[0]
-    assert case.data == {"name": "digits", "split": "test", "corruption": "extra"}
-    assert "domains" not in case.protocol
-    assert case.protocol["limit"] == 8
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"name": "digits", "corruption": ["fog", "spatter"]}, "not held out"),
-        ({"name": "digits", "split": "train"}, "not corrupted"),
-        ({"name": "digits", "split": "tset"}, "case 'case'.*tset"),
+        ({"corruption": ["fog", "spatter"]}, "not held out"),
+        ({"split": "train"}, "not corrupted"),
+        ({"split": "tset"}, "case 'case'.*tset"),
     ],
 )
-def test_extra_corruptions_refused(data: dict[str, Any], message: str) -> None:
+def test_extra_corruptions(data: dict[str, Any], message: str) -> None:
+    digits = {"name": "digits", "split": "test"}
+    suite = one_case(digits, domains=["fog"], limit=8)
+    case = judged_on(suite, Rule.EXTRA_CORRUPTIONS, None)[0].cases[0]
+    assert case.data == {**digits, "corruption": "extra"}
+    assert "domains" not in case.protocol
+    assert case.protocol["limit"] == 8
     with pytest.raises(SuiteError, match=message):
-        judged_on(one_case(data), Rule.EXTRA_CORRUPTIONS, None)
+        judged_on(one_case({**digits, **data}), Rule.EXTRA_CORRUPTIONS, None)
 
 
 def test_extra_corruptions_of_cifar_c(tmp_path: Path) -> None:
@@ -144,23 +126,26 @@ def test_extra_corruptions_of_cifar_c(tmp_path: Path) -> None:
     assert visible.cases[0].data == {"name": "cifar10c", "domains": domains, **options}
 
 
-# ---- the values to try --------------------------------------------------------------------------
-
-
-def test_the_grids_of_the_paper() -> None:
-    assert GRIDS["lr"] == [
-        *(1e-7, 5e-7, 1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2)
-    ]
+def test_grids() -> None:
+    """The paper's, one's own, and as typed on a command line."""
+    assert (len(GRIDS["lr"]), GRIDS["lr"][:3], GRIDS["lr"][-1]) == (12, [1e-7, 5e-7, 1e-6], 5e-2)
     assert GRIDS["lam"] == [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0]
     assert list(make_space("g-fret", {})) == ["lr", "lam", "k1", "k2"]
     assert list(make_space("tsd", {})) == ["lr", "k1"]
-
-
-def test_own_grid_in_the_order_of_the_paper_then_as_given() -> None:
     grid = {"variant": ["paper", "released"], "lam": [1.0, 1.0, 2.0], "lr": [1e-4]}
     space = make_space("g-fret", {}, grid)
     assert list(space) == ["lr", "lam", "variant"]
     assert space["lam"] == [1.0, 2.0]
+    typed = ["lr=1e-4, 1e-3", "k1=5,10", "variant=paper,released", "l_r_a=true,false"]
+    assert parse_grid(typed) == {
+        "lr": [1e-4, 1e-3],
+        "k1": [5, 10],
+        "variant": ["paper", "released"],
+        "l_r_a": [True, False],
+    }
+    for wrong in (["lr"], ["lr="], ["=1"], ["lr=1", "lr=2"]):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            parse_grid(wrong)
 
 
 @pytest.mark.parametrize(
@@ -180,16 +165,3 @@ def test_own_grid_in_the_order_of_the_paper_then_as_given() -> None:
 def test_grids_that_cannot_work(method: str, grid: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_space(method, {}, grid)
-
-
-def test_a_grid_from_the_command_line() -> None:
-    typed = ["lr=1e-4, 1e-3", "k1=5,10", "variant=paper,released", "l_r_a=true,false"]
-    assert parse_grid(typed) == {
-        "lr": [1e-4, 1e-3],
-        "k1": [5, 10],
-        "variant": ["paper", "released"],
-        "l_r_a": [True, False],
-    }
-    for wrong in (["lr"], ["lr="], ["=1"], ["lr=1", "lr=2"]):
-        with pytest.raises(ConfigError, match="NAME=VALUE"):
-            parse_grid(wrong)

@@ -117,34 +117,26 @@ class _CountOperators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@contextmanager
-def _count_backwards(counts: Counts) -> Iterator[None]:
-    """`loss.backward()` and `torch.autograd.grad` both call this function of the engine."""
-    run = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        counts.backwards += 1
-        return run(*args, **kwargs)
-
-    torch.autograd._engine_run_backward = counted  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
-
-
 def count(net: nn.Module, step: Callable[[], Any]) -> Counts:
     """Run the step once and count. `net` is the module whose forwards count."""
     counts = Counts()
+    # `loss.backward()` and `torch.autograd.grad` both call this function of the engine
+    run = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
-    def passed(*_: Any) -> None:
+    def forward(*_: Any) -> None:
         counts.forwards += 1
 
-    hook = net.register_forward_hook(passed)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        counts.backwards += 1
+        return run(*args, **kwargs)
+
+    hook = net.register_forward_hook(forward)
+    torch.autograd._engine_run_backward = backward  # type: ignore[attr-defined]
     try:
-        with _count_backwards(counts), _CountOperators(counts):
+        with _CountOperators(counts):
             step()
     finally:
+        torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
         hook.remove()
     return counts
 
@@ -224,8 +216,8 @@ def bench(
         adapters: dict[str, Adapter] = {}
         for name in methods:
             source = [x] if Need.SOURCE in find_method(name).needs else None
-            hyperparameters = (settings or {}).get(name, {})
-            adapters[name] = adapt(net, name, source=source, compute=compute, **hyperparameters)
+            given = (settings or {}).get(name, {})
+            adapters[name] = adapt(net, name, source=source, compute=compute, **given)
             adapters[name](x)
         parameters = sum(1 for _ in net.parameters())
         adapts_all = {name for name, a in adapters.items() if len(a.adapted) == parameters}
@@ -245,7 +237,7 @@ def bench(
         timings = []
         for name, step in steps.items():
             adapter, own = adapters.get(name), seconds[name]
-            counts = None if adapter is None else count(adapter.model.net, partial(step, x))
+            counts = count(adapter.model.net, partial(step, x)) if adapter else None
             timings.append(
                 Timing(
                     name=name,

@@ -11,7 +11,7 @@ import numpy as np
 from ..adapter import Adapter
 from ..errors import ConfigError, InputError
 from .loop import Item, Step, labeled, stream_through
-from .metrics import overall
+from .metrics import joined, overall
 from .records import Outcome
 
 
@@ -62,11 +62,10 @@ def evaluate(
     if not outcomes:
         raise InputError("the loader is empty: there is nothing to evaluate")
     found = overall(outcomes, [{"accuracy": 0.0}])
-    labels = np.concatenate([o.label for o in outcomes])
-    predicted = np.concatenate([o.predicted for o in outcomes])
-    seen = np.bincount(labels, minlength=classes)
-    right = np.bincount(labels[labels == predicted], minlength=classes)
-    called = np.bincount(predicted, minlength=classes)
+    samples = joined(outcomes)
+    seen = np.bincount(samples.label, minlength=classes)
+    right = np.bincount(samples.label[samples.right], minlength=classes)
+    predicted = np.bincount(samples.predicted, minlength=classes)
     names = list(range(classes)) if class_names is None else list(class_names)
     if len(names) != classes:
         raise InputError(f"class_names has {len(names)} names, the model {classes} classes")
@@ -74,14 +73,14 @@ def evaluate(
         accuracy=found["accuracy"],
         accuracy_macro=found["accuracy_macro"],
         ece=found["ece"],
-        images=len(labels),
+        images=found["images"],
         seconds_per_batch=found["seconds_per_batch"],
         per_class=[
             {
                 "class": names[k],
                 "images": int(seen[k]),
                 "accuracy": float(right[k] / seen[k]) if seen[k] else None,
-                "predicted": int(called[k]),
+                "predicted": int(predicted[k]),
             }
             for k in range(classes)
         ],

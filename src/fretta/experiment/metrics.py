@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,37 +15,16 @@ from .records import Outcome
 BINS = 15  # of the calibration error
 
 
-@dataclass
-class Samples:
-    """The samples of a stream, column by column, in order; the columns are those of Outcome."""
-
-    domain: NDArray[np.int64]
-    label: NDArray[np.int64]
-    predicted: NDArray[np.int64]
-    confidence: NDArray[np.float32]
-    nll: NDArray[np.float32]
-    entropy: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Samples:
-        columns = cls.__dataclass_fields__
-        return cls(
-            **{name: np.concatenate([getattr(o, name) for o in outcomes]) for name in columns}
-        )
-
-    def where(self, mask: NDArray[np.bool_]) -> Samples:
-        return Samples(**{name: getattr(self, name)[mask] for name in self.__dataclass_fields__})
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        right: NDArray[np.bool_] = self.predicted == self.label
-        return right
+COLUMNS = ("domain", "label", "predicted", "confidence", "nll", "entropy")
 
 
-def macro_accuracy(samples: Samples) -> float:
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The samples of a stream, in order, as if it were one batch."""
+    columns: Any = {n: np.concatenate([getattr(o, n) for o in outcomes]) for n in COLUMNS}
+    return Outcome(0, **columns, seconds=sum(o.seconds for o in outcomes))
+
+
+def macro_accuracy(samples: Outcome) -> float:
     """Mean over the classes that occur of the accuracy on each: every class counts the same."""
     seen = np.bincount(samples.label)
     right = np.bincount(samples.label, weights=samples.right)
@@ -53,7 +32,7 @@ def macro_accuracy(samples: Samples) -> float:
     return float((right[occurs] / seen[occurs]).mean())
 
 
-def calibration_bins(samples: Samples) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def calibration_bins(samples: Outcome) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(count, sum of confidence, number right) in equal bins of confidence over (0, 1]."""
     index = np.clip(
         np.ceil(samples.confidence.astype(np.float64) * BINS).astype(int) - 1, 0, BINS - 1
@@ -64,10 +43,10 @@ def calibration_bins(samples: Samples) -> tuple[NDArray[Any], NDArray[Any], NDAr
     return count, confidence, right
 
 
-def calibration_error(samples: Samples) -> float:
+def calibration_error(samples: Outcome) -> float:
     """ECE: the gap between confidence and accuracy, weighted over bins of confidence."""
     _, confidence, right = calibration_bins(samples)
-    return float(np.abs(confidence - right).sum() / len(samples))
+    return float(np.abs(confidence - right).sum() / len(samples.label))
 
 
 def effective_classes(labels: NDArray[np.int64]) -> float:
@@ -77,14 +56,14 @@ def effective_classes(labels: NDArray[np.int64]) -> float:
     return float(np.exp(-(share * np.log(share)).sum()))
 
 
-def collapsed(samples: Samples) -> bool:
+def collapsed(samples: Outcome) -> bool:
     """Predictions fall into far fewer classes than the labels do."""
     return effective_classes(samples.predicted) < 0.3 * effective_classes(samples.label)
 
 
-def _row(samples: Samples) -> dict[str, Any]:
+def _row(samples: Outcome) -> dict[str, Any]:
     return {
-        "images": len(samples),
+        "images": len(samples.label),
         "accuracy": float(samples.right.mean()),
         "accuracy_macro": macro_accuracy(samples),
         "ece": calibration_error(samples),
@@ -100,16 +79,17 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
-def _domains(samples: Samples) -> Iterator[tuple[int, Samples]]:
+def _domains(samples: Outcome) -> Iterator[tuple[int, Outcome]]:
     """(number, its samples) of each domain, in the order of first appearance."""
     for which in dict.fromkeys(samples.domain.tolist()):
-        yield which, samples.where(samples.domain == which)
+        mask = samples.domain == which
+        yield which, replace(samples, **{name: getattr(samples, name)[mask] for name in COLUMNS})
 
 
 def per_domain(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[dict[str, Any]]:
     """One row per domain."""
     rows = []
-    for which, mine in _domains(Samples.of(outcomes)):
+    for which, mine in _domains(joined(outcomes)):
         touching = [o for o in outcomes if (o.domain == which).any()]
         rates = [o.pass_rate for o in touching if o.pass_rate is not None]
         row = {
@@ -125,20 +105,21 @@ def per_domain(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[dict[s
 
 def overall(outcomes: Sequence[Outcome], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Over all samples of the stream, and the mean over domains that papers report."""
-    result = _finite(_row(Samples.of(outcomes)))
-    result["mean_over_domains"] = float(np.mean([row["accuracy"] for row in rows]))
-    result["batches"] = len(outcomes)
-    result["seconds"] = float(sum(o.seconds for o in outcomes))
-    # the median: the first step of a process also pays for what torch loads then
-    result["seconds_per_batch"] = float(np.median([o.seconds for o in outcomes]))
-    return result
+    return {
+        **_finite(_row(joined(outcomes))),
+        "mean_over_domains": float(np.mean([row["accuracy"] for row in rows])),
+        "batches": len(outcomes),
+        "seconds": float(sum(o.seconds for o in outcomes)),
+        # the median: the first step of a process also pays for what torch loads then
+        "seconds_per_batch": float(np.median([o.seconds for o in outcomes])),
+    }
 
 
 def details(
     outcomes: Sequence[Outcome], names: Sequence[str], class_names: Sequence[str]
 ) -> dict[str, Any]:
     """What figures need: every batch, and per domain the classes and the calibration bins."""
-    samples, classes = Samples.of(outcomes), len(class_names)
+    samples, classes = joined(outcomes), len(class_names)
 
     def counts(labels: NDArray[np.int64]) -> list[int]:
         return np.bincount(labels, minlength=classes).tolist()  # type: ignore[no-any-return]
@@ -168,7 +149,7 @@ def details(
         "batches": {
             "domain": [names[int(o.domain[0])] for o in outcomes],
             "images": [len(o.label) for o in outcomes],
-            "right": [int((o.predicted == o.label).sum()) for o in outcomes],
+            "right": [int(o.right.sum()) for o in outcomes],
             "entropy": [round(float(o.entropy.mean()), 5) for o in outcomes],
             "seconds": [round(o.seconds, 6) for o in outcomes],
             "pass_rate": [None if o.pass_rate is None else round(o.pass_rate, 4) for o in outcomes],

@@ -106,6 +106,11 @@ class Outcome:
     pass_rate: float | None = None
     loading: float = 0.0  # seconds spent waiting for the images: decoding, corrupting, copying
 
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        right: NDArray[np.bool_] = self.predicted == self.label
+        return right
+
 
 @dataclass
 class Record:

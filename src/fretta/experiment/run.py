@@ -29,6 +29,7 @@ from .records import Job, Outcome, Record, Run
 from .store import Store
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
+Redundancies = dict[str, list[float | None]]  # by domain: before and after adaptation
 
 
 def case_of(job: Job, device: str | None = None) -> Case:
@@ -95,35 +96,29 @@ def _run(
 ) -> dict[str, Any]:
     begin, busy, memory = time.time(), time.process_time(), PeakMemory()
     run, case = job.run, case_of(job, device)
-    stream = case.stream(
-        run.order,
-        seed=run.seed,
-        batch_size=run.batch_size,
-        workers=workers,
-        **run.order_options,
-    )
+    options = {"seed": run.seed, "batch_size": run.batch_size, "workers": workers}
+    stream = case.stream(run.order, **options, **run.order_options)
     adapter = adapter_of(run, case)
-    progress = _Progress.resumed(store, run.key, adapter)
+    outcomes, nrs = _resumed(store, run.key, adapter)
+    start = len(outcomes)
     reference = Adapter(case.net, Source(), head=case.head, inplace=True)
     last = _last_batches(stream)
     saved = time.monotonic()
-    items = case.items(stream, progress.next)
-    for item, steps in stream_through({run.method: adapter}, items):
-        progress.outcomes.append(outcome_of(item, steps[run.method]))
-        progress.next = item.number + 1
+    for item, steps in stream_through({run.method: adapter}, case.items(stream, start)):
+        outcomes.append(outcome_of(item, steps[run.method]))
         if item.number in last:
-            progress.nrs[last[item.number]] = [_nrs(reference, item.x), _nrs(adapter, item.x)]
+            nrs[last[item.number]] = [_nrs(reference, item.x), _nrs(adapter, item.x)]
         if on_batch is not None:
-            on_batch(progress.next, len(stream))
-        if time.monotonic() - saved >= checkpoint_seconds and progress.next < len(stream):
-            progress.save(store, run.key, adapter)
+            on_batch(len(outcomes), len(stream))
+        if time.monotonic() - saved >= checkpoint_seconds and len(outcomes) < len(stream):
+            _save(store, run.key, adapter, outcomes, nrs)
             saved = time.monotonic()
     names = stream.dataset.names
-    record.rows = per_domain(progress.outcomes, names)
+    record.rows = per_domain(outcomes, names)
     for row in record.rows:
-        row["nrs_before"], row["nrs_after"] = progress.nrs.get(row["domain"], [None, None])
+        row["nrs_before"], row["nrs_after"] = nrs.get(row["domain"], [None, None])
         row["passes"] = find_method(run.method).passes
-    record.overall = overall(progress.outcomes, record.rows)
+    record.overall = overall(outcomes, record.rows)
     record.settings = {**adapter.hyperparameters, "predict": adapter.timing}
     wall, threads = time.time() - begin, torch.get_num_threads()
     record.provenance = {
@@ -132,14 +127,14 @@ def _run(
         "threads": threads,
         "finished": int(time.time()),
         "wall_seconds": wall,
-        "adapting_seconds": sum(o.seconds for o in progress.outcomes),
-        "loading_seconds": sum(o.loading for o in progress.outcomes),
+        "adapting_seconds": sum(o.seconds for o in outcomes),
+        "loading_seconds": sum(o.loading for o in outcomes),
         # of the threads given to torch; decoding in worker processes is not in it
         "cpu_utilisation": (time.process_time() - busy) / max(1e-9, wall * threads),
-        "resumed_at": progress.resumed_at,
+        "resumed_at": start,
     }
     record.status = "done"
-    return details(progress.outcomes, names, stream.dataset.classes)
+    return details(outcomes, names, stream.dataset.classes)
 
 
 def _last_batches(stream: Stream) -> dict[int, str]:
@@ -161,45 +156,34 @@ def _nrs(adapter: Adapter, x: Tensor) -> float | None:
     return float(redundancy(z, normalized=True))
 
 
-class _Progress:
-    """Where a run in flight is: position, outcomes so far, and the adapter's state."""
+# ---- checkpoints: the outcomes so far and the adapter's state -----------------------------------
 
-    def __init__(self) -> None:
-        self.next = 0
-        self.resumed_at = 0
-        self.outcomes: list[Outcome] = []
-        self.nrs: dict[str, list[float | None]] = {}
 
-    @classmethod
-    def resumed(cls, store: Store, key: str, adapter: Adapter) -> _Progress:
-        progress = cls()
-        content = store.read_checkpoint(key)
-        if content is None:
-            return progress
-        try:
-            saved = torch.load(io.BytesIO(content), weights_only=True)
-            adapter.load_state_dict(saved["adapter"])
-            progress.outcomes = [_revived(o) for o in saved["outcomes"]]
-            progress.nrs, progress.next = saved["nrs"], saved["next"]
-        except (StateError, RuntimeError, KeyError, EOFError, ValueError, UnpicklingError):
-            adapter.reset()  # a checkpoint that cannot be read costs its run, nothing else
-            return cls()
-        progress.resumed_at = progress.next
-        return progress
+def _save(
+    store: Store, key: str, adapter: Adapter, outcomes: list[Outcome], nrs: Redundancies
+) -> None:
+    content = io.BytesIO()
+    plain = [
+        {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in vars(o).items()}
+        for o in outcomes
+    ]
+    torch.save({"adapter": adapter.state_dict(), "outcomes": plain, "nrs": nrs}, content)
+    store.write_checkpoint(key, content.getvalue())
 
-    def save(self, store: Store, key: str, adapter: Adapter) -> None:
-        content = io.BytesIO()
-        outcomes = [
-            {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in vars(o).items()}
-            for o in self.outcomes
+
+def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], Redundancies]:
+    """What was saved, with the adapter in its state. One that cannot be read costs only time."""
+    content = store.read_checkpoint(key)
+    if content is None:
+        return [], {}
+    try:
+        saved = torch.load(io.BytesIO(content), weights_only=True)
+        columns: Any = [
+            {k: v.numpy() if isinstance(v, Tensor) else v for k, v in o.items()}
+            for o in saved["outcomes"]
         ]
-        state = {"adapter": adapter.state_dict(), "outcomes": outcomes}
-        torch.save({**state, "nrs": self.nrs, "next": self.next}, content)
-        store.write_checkpoint(key, content.getvalue())
-
-
-def _revived(saved: dict[str, Any]) -> Outcome:
-    values: dict[str, Any] = {
-        k: v.numpy() if isinstance(v, Tensor) else v for k, v in saved.items()
-    }
-    return Outcome(**values)
+        adapter.load_state_dict(saved["adapter"])
+        return [Outcome(**values) for values in columns], saved["nrs"]
+    except (StateError, RuntimeError, KeyError, EOFError, ValueError, UnpicklingError):
+        adapter.reset()
+        return [], {}

@@ -155,16 +155,15 @@ class Store:
             self._files.write(probe, b"probe")
         except StoreError as error:
             reason = getattr(error.__cause__, "strerror", None) or error
-            raise StoreError(
-                f"cannot write to the store {self.where!r}: {reason}; give a folder that can be"
-                " written to, or a URL"
-            ) from error
+            raise StoreError(f"cannot write to the store {self.where!r}: {reason}") from error
         self._files.remove(probe)
 
     def keys(self) -> list[str]:
-        return sorted(
-            n.removesuffix(".json") for n in self._files.names("records") if n.endswith(".json")
-        )
+        return self._names("records")
+
+    def _names(self, folder: str) -> list[str]:
+        names = self._files.names(folder)
+        return sorted(n.removesuffix(".json") for n in names if n.endswith(".json"))
 
     def get(self, key: str) -> Record | None:
         """The record, None if there is none; a StoreError if it is damaged."""
@@ -237,19 +236,18 @@ class Store:
     def analyses(self, damaged: list[str] | None = None) -> list[dict[str, Any]]:
         """All sound analyses by name, each with its "name"; messages about others as above."""
         found = []
-        for file in sorted(n for n in self._files.names("analyses") if n.endswith(".json")):
-            content = self._files.read(f"analyses/{file}")
+        for name in self._names("analyses"):
             try:
-                loaded = json.loads(content or b"")
+                loaded = json.loads(self._files.read(f"analyses/{name}.json") or b"")
                 if not isinstance(loaded, dict) or not isinstance(loaded.get("kind"), str):
                     raise ValueError("it does not say its kind")
             except ValueError as error:
-                message = f"{self.where}/analyses/{file} is damaged: {error}"
+                message = f"{self.where}/analyses/{name}.json is damaged: {error}"
                 if damaged is None:
                     raise StoreError(message) from error
                 damaged.append(message)
                 continue
-            found.append({**loaded, "name": file.removesuffix(".json")})
+            found.append({**loaded, "name": name})
         return found
 
     # ---- checkpoints of runs in flight -----------------------------------------------------------

@@ -26,7 +26,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -39,11 +39,32 @@ from ..guard import Guard
 from ..methods import Source
 from .case import Case, open_case, open_data
 from .records import Job
-from .schema import check_keys, check_matrix, check_seeds, tables
 
 OnCase = Callable[[str, str], None]  # (name of the case, how images are preprocessed)
 PROTOCOL = {"order": "continual", "batch_size": 128, "seeds": [0]}
 ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
+KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+    (list, str): "a list or a text",
+}
+KEYS: dict[str, dict[Any, str]] = {  # the keys of each table, by the type of their values
+    "suite": {str: "title about paper", dict: "protocol", list: "cases methods"},
+    "protocol": {
+        str: "order",
+        int: "batch_size limit",
+        float: "concentration imbalance",
+        list: "seeds",
+        (list, str): "domains",
+    },
+    "case": {str: "name", dict: "data model source protocol adapter"},
+    "model": {str: "source spec weights head", int: "num_classes size", list: "mean std"},
+    "adapter": {int: "steps reset_every", bool: "episodic", str: "predict guard"},
+}
 
 
 @dataclass(frozen=True)
@@ -124,11 +145,10 @@ class Suite:
         datasets: dict[str, Dataset] = {}  # cases share data sets: large ones are listed once
         jobs = []
         for entry in self.cases:
-            where = f"suite {self.name!r}, case {entry.name!r}: "
             try:
                 jobs += self.jobs_of(open_entry(entry, root, datasets), entry, on_case)
             except FrettaError as error:
-                raise SuiteError(f"{where}{error}") from error
+                raise SuiteError(f"suite {self.name!r}, case {entry.name!r}: {error}") from error
         if not jobs:
             raise SuiteError(f"suite {self.name!r} has no runs: give it cases, methods and seeds")
         return jobs
@@ -182,25 +202,18 @@ def open_entry(
 
 def list_suites() -> list[str]:
     """Names of the suites in the package."""
-    folder = resources.files("fretta") / "suites"
-    return sorted(
-        f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")
-    )
+    names = (file.name for file in (resources.files("fretta") / "suites").iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_suite(name: str | os.PathLike[str]) -> Suite:
     """A suite of the package by name, or one's own by path."""
-    text = os.fspath(name)
-    if text in list_suites():
-        content = (resources.files("fretta") / "suites" / f"{text}.toml").read_text(
-            encoding="utf-8"
-        )
-        return parse_suite(content, text)
-    path = Path(text)
+    text, known = os.fspath(name), list_suites()
+    path = Path(
+        str(resources.files("fretta") / "suites" / f"{text}.toml" if text in known else text)
+    )
     if not path.is_file():
-        raise SuiteError(
-            f"no suite {text!r}: it is neither a file nor one of {', '.join(list_suites())}"
-        )
+        raise SuiteError(f"no suite {text!r}: it is neither a file nor one of {', '.join(known)}")
     try:
         return parse_suite(path.read_text(encoding="utf-8"), path.stem)
     except UnicodeDecodeError as error:
@@ -213,7 +226,7 @@ def parse_suite(content: str, name: str) -> Suite:
         raw = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{where} is not TOML: {error}") from error
-    listed = {key: tables(raw.get(key, []), key, where) for key in ("cases", "methods")}
+    listed = {key: _tables(raw.get(key, []), key, where) for key in ("cases", "methods")}
     check_keys({**raw, **listed}, "suite", where)
     protocol = {**PROTOCOL, **raw.get("protocol", {})}
     check_keys(protocol, "protocol", f"{where}, [protocol]")
@@ -226,6 +239,40 @@ def parse_suite(content: str, name: str) -> Suite:
     return Suite(
         name, raw.get("title", name), cases, methods, raw.get("about", ""), raw.get("paper", "")
     )
+
+
+def check_keys(table: Mapping[str, Any], table_kind: str, where: str) -> None:
+    """SuiteError on a key that this kind of table does not have, or a value of another type."""
+    valid = {name: kind for kind, names in KEYS[table_kind].items() for name in names.split()}
+    unknown = sorted(table.keys() - valid.keys())
+    if unknown:
+        raise SuiteError(
+            f"{where}: unknown {', '.join(map(repr, unknown))}; valid are {', '.join(valid)}"
+        )
+    for key, value in table.items():
+        wanted = valid[key]
+        right = isinstance(value, (int, float) if wanted is float else wanted)
+        if not right or (isinstance(value, bool) and wanted is not bool):
+            raise SuiteError(f"{where}: {key} = {value!r}; {KINDS[wanted]} is expected")
+
+
+def check_seeds(seeds: Sequence[Any], where: str) -> None:
+    valid = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
+    if not seeds or not valid or len(set(seeds)) < len(seeds):
+        raise SuiteError(
+            f"{where}: seeds = {list(seeds)!r}; whole numbers from 0 are expected, at least one and"
+            " none twice"
+        )
+
+
+def _tables(value: Any, key: str, where: str) -> list[dict[str, Any]]:
+    """The entries of [[key]]. One pair of brackets, a usual slip, makes a single table instead."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        given = f"[{key}] is one table" if isinstance(value, dict) else f"{key} = {value!r}"
+        raise SuiteError(
+            f"{where}: {given}; a list of tables is expected: write [[{key}]] for each"
+        )
+    return value
 
 
 def _distinct(titles: list[str], where: str, key: str) -> None:
@@ -264,7 +311,12 @@ def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
     entry = dict(entry)
     name, label = str(entry.pop("name", "")), str(entry.pop("label", ""))
     where = f"{where}method {name!r}"
-    matrix = check_matrix(entry.pop("matrix", {}), where)
+    matrix = entry.pop("matrix", {})
+    if not isinstance(matrix, dict) or not all(v and isinstance(v, list) for v in matrix.values()):
+        raise SuiteError(
+            f"{where}: matrix = {matrix!r}; lists of values by name are expected, such as"
+            " { lam = [0.1, 1.0] }"
+        )
     found = []
     for values in itertools.product(*matrix.values()):
         chosen = dict(zip(matrix, values, strict=True))
@@ -273,13 +325,15 @@ def _methods(entry: dict[str, Any], where: str) -> list[MethodEntry]:
             build_method(name, hyperparameters).check()
         except (ConfigError, TypeError) as error:  # TypeError: a text where a number belongs
             raise SuiteError(f"{where}: {error}") from error
-        suffix = " ".join(
-            f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in chosen.items()
-        )
-        found.append(
-            MethodEntry(name, hyperparameters, " ".join(filter(None, [label or name, suffix])))
-        )
+        title = f"{label or name} {describe(chosen)}".strip()
+        found.append(MethodEntry(name, hyperparameters, title))
     return found
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()
+    )
 
 
 def jobs_on(case: Case, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> list[Job]:

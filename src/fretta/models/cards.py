@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -124,9 +124,8 @@ def find_card(path: str | os.PathLike[str]) -> Card | None:
     card = read_card(file)
     if card.sha256 and Path(path).is_file() and card.sha256 != sha256(path):
         raise WeightsError(
-            f"the card {str(file)!r} is not that of {str(path)!r}: the weights have another "
-            "SHA-256 than the card says. One of the two was replaced or damaged; fetch both again, "
-            "or remove the card to load the weights without it"
+            f"the card {str(file)!r} names another SHA-256 than that of {str(path)!r}; fetch both"
+            " again, or remove the card to load the weights without it"
         )
     return card
 
@@ -134,11 +133,6 @@ def find_card(path: str | os.PathLike[str]) -> Card | None:
 def sha256(path: str | os.PathLike[str]) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def attach(model: nn.Module, card: Card) -> None:
-    """Let the card travel with the model, as `model.fretta_card`."""
-    cast(Any, model).fretta_card = card
 
 
 def card_of(model: nn.Module) -> Card | None:
@@ -179,20 +173,15 @@ def check_card(
             if expected.get(key) is not None and given[key] != expected[key]
         ]
         if soft:
-            warnings.warn(
-                f"preprocessing differs from that of {card.model}: {'; '.join(soft)}. Accuracy "
-                "will differ from the card's",
-                FrettaWarning,
-                stacklevel=2,
-            )
+            text = f"preprocessing differs from that of {card.model}, and accuracy with it"
+            warnings.warn(f"{text}: {'; '.join(soft)}", FrettaWarning, stacklevel=2)
     if classes is not None and list(classes) != card.classes:
         wrong += _wrong_classes(card, list(classes))
-    if not wrong:
-        return
     text = f"the pipeline does not fit the weights of {card.model}: {'; '.join(wrong)}"
-    if mismatch == "error":
+    if wrong and mismatch == "error":
         raise ConfigError(text)
-    warnings.warn(text, FrettaWarning, stacklevel=2)
+    if wrong:
+        warnings.warn(text, FrettaWarning, stacklevel=2)
 
 
 def _close(given: Sequence[float], expected: Sequence[float]) -> bool:

@@ -10,7 +10,7 @@ per stage, and a stem of stride 2, since its 32×32 images are enlarged from 8×
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -94,26 +94,14 @@ def _shortcut(inputs: int, outputs: int, stride: int, projection: bool) -> nn.Mo
     return PaddedIdentity(outputs - inputs)
 
 
-def _thin(blocks: int) -> Callable[[int], CifarResNet]:
-    return lambda num_classes: CifarResNet((blocks,) * 3, 16, num_classes)
-
-
-def _wide(num_classes: int) -> CifarResNet:
-    return CifarResNet((2, 2, 2, 2), 64, num_classes, projection=True)
-
-
-def _digits(num_classes: int) -> CifarResNet:
-    return CifarResNet((1, 1, 1), 16, num_classes, stem_stride=2)
-
-
-# resnet(6n + 2) has n blocks in each of the three stages.
-NETWORKS: dict[str, Callable[[int], CifarResNet]] = {
-    "cifar:resnet20": _thin(3),
-    "cifar:resnet32": _thin(5),
-    "cifar:resnet44": _thin(7),
-    "cifar:resnet56": _thin(9),
-    "cifar:resnet18": _wide,
-    "digits:resnet8": _digits,
+# arguments of CifarResNet; resnet(6n + 2) has n blocks in each of the three stages
+NETWORKS: dict[str, dict[str, Any]] = {
+    "cifar:resnet20": {"depths": (3, 3, 3), "width": 16},
+    "cifar:resnet32": {"depths": (5, 5, 5), "width": 16},
+    "cifar:resnet44": {"depths": (7, 7, 7), "width": 16},
+    "cifar:resnet56": {"depths": (9, 9, 9), "width": 16},
+    "cifar:resnet18": {"depths": (2, 2, 2, 2), "width": 64, "projection": True},
+    "digits:resnet8": {"depths": (1, 1, 1), "width": 16, "stem_stride": 2},
 }
 
 
@@ -126,4 +114,4 @@ def small_network(spec: str, num_classes: int | None = None) -> CifarResNet:
     classes = 10 if num_classes is None else num_classes
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
         raise ConfigError(f"num_classes={num_classes!r}; a number of classes from 1 is expected")
-    return NETWORKS[spec](classes)
+    return CifarResNet(num_classes=classes, **NETWORKS[spec])

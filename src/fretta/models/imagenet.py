@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -25,9 +26,7 @@ class Packaged:
     extra: str
     file: str  # how the name of the file begins
     spec: str  # the model they belong to
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    size: int
+    preprocessing: dict[str, Any]
 
 
 PACKAGED = {
@@ -36,9 +35,7 @@ PACKAGED = {
         extra="imagenet",
         file="efficientnet-lite0-",
         spec="timm:tf_efficientnet_lite0",
-        mean=(0.5, 0.5, 0.5),
-        std=(0.5, 0.5, 0.5),
-        size=224,
+        preprocessing={"mean": [0.5] * 3, "std": [0.5] * 3, "size": 224},
     )
 }
 
@@ -53,10 +50,7 @@ def packaged_file(name: str) -> Path:
     for file in files or ():
         if file.name.startswith(facts.file) and file.suffix == ".pth":
             return Path(str(file.locate()))
-    raise WeightsError(
-        f"the package {facts.package!r} is installed but lists no {facts.file}*.pth; install it "
-        "again"
-    )
+    raise WeightsError(f"the package {facts.package!r} has no {facts.file}*.pth; install it again")
 
 
 def packaged_state(name: str, model: nn.Module) -> dict[str, Tensor]:
@@ -95,7 +89,7 @@ def load_packaged(name: str, model: nn.Module) -> Card:
         num_classes=1000,
         classes=[],  # sorted wnids; the package does not list them
         data={"name": "imagenet"},
-        preprocessing={"mean": list(facts.mean), "std": list(facts.std), "size": facts.size},
+        preprocessing=dict(facts.preprocessing),
         accuracy={},
         seed=None,
         training={"package": facts.package},

@@ -15,7 +15,7 @@ from torch import nn
 from .._util import import_object
 from ..compat import import_timm, import_torchvision, import_transformers
 from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
-from .cards import Card, attach, card_path, find_card
+from .cards import Card, card_path, find_card
 from .cifar import small_network
 from .imagenet import PACKAGED, check_packaged, load_packaged
 from .weights import load_weights
@@ -141,12 +141,10 @@ def load(
 
     A card beside the weights is checked against them and attached as `model.fretta_card`.
     """
-    if weights is not None and str(weights) in PACKAGED:
+    packaged = str(weights) in PACKAGED
+    if packaged:
         check_packaged(str(weights), spec)
-        model = build(spec, num_classes, pretrained)
-        attach(model, load_packaged(str(weights), model))
-        return model.eval()
-    card = None if weights is None else find_card(weights)
+    card = None if weights is None or packaged else find_card(weights)
     if card is not None and weights is not None:
         if card.model != spec:
             warnings.warn(
@@ -157,12 +155,15 @@ def load(
             )
         _check_classes(card, weights, num_classes)
         num_classes = card.num_classes
-    model = build(spec, num_classes, pretrained)
-    if weights is not None:
+    model: Any = build(spec, num_classes, pretrained).eval()
+    if packaged:
+        card = load_packaged(str(weights), model)
+    elif weights is not None:
         load_weights(model, weights)
     if card is not None:
-        attach(model, card)
-    return model.eval()
+        model.fretta_card = card
+    loaded: nn.Module = model
+    return loaded
 
 
 def load_source(path_or_name: str | os.PathLike[str]) -> tuple[nn.Module, Card]:
@@ -200,9 +201,12 @@ def _timm(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
         raise ConfigError(
             f"timm has no model {name!r}; near it are {close or 'none: see timm.list_models()'}"
         )
-    options: dict[str, Any] = {} if num_classes is None else {"num_classes": num_classes}
-    model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+    model: nn.Module = timm.create_model(name, pretrained, **_head(num_classes))
     return model
+
+
+def _head(num_classes: int | None) -> dict[str, int]:
+    return {} if num_classes is None else {"num_classes": num_classes}
 
 
 def _torchvision(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
@@ -211,8 +215,8 @@ def _torchvision(name: str, num_classes: int | None, pretrained: bool) -> nn.Mod
     if name not in models.list_models():
         close = models.list_models(include=f"*{name}*")[:5]
         raise ConfigError(f"torchvision has no model {name!r}; near it are {close or 'none'}")
-    options: dict[str, Any] = {} if num_classes is None else {"num_classes": num_classes}
-    model: nn.Module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
+    weights = "DEFAULT" if pretrained else None
+    model: nn.Module = models.get_model(name, weights=weights, **_head(num_classes))
     return model
 
 
@@ -232,10 +236,8 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
                 folder, config=config, local_files_only=True, use_safetensors=True
             )
         except RuntimeError as error:
-            raise WeightsError(
-                f"the weights in hf:{folder} do not fit its config"
-                + (f" with num_classes={num_classes}" if num_classes is not None else "")
-            ) from error
+            head = "" if num_classes is None else f" with num_classes={num_classes}"
+            raise WeightsError(f"the weights in hf:{folder} do not fit its config{head}") from error
         return model
     model = auto.from_config(config)
     if (Path(folder) / "pytorch_model.bin").is_file():  # restricted to tensors, as any torch file
@@ -264,7 +266,7 @@ def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:
     factory = import_object(f"{module}:{name}", "model")
     if not callable(factory):
         raise ConfigError(f"model '{module}:{name}' is a {type(factory).__name__}, not a callable")
-    model = factory() if num_classes is None else factory(num_classes=num_classes)
+    model = factory(**_head(num_classes))
     if not isinstance(model, nn.Module):
         raise ModelError(f"'{module}:{name}' returned a {type(model).__name__}, not a torch module")
     return model

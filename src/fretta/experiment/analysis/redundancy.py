@@ -134,17 +134,14 @@ def _measure(setting: Setting, case: Case, on_batch: OnBatch) -> tuple[list[dict
 
 def means(content: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Per method, one row per severity: NRS and accuracy, averaged over the corruptions."""
-    table: dict[str, list[dict[str, Any]]] = {}
-    for method in content["methods"]:
-        points = [p for p in content["points"] if p["method"] == method and p["nrs"] is not None]
-        table[method] = []
-        for severity in sorted({p["severity"] for p in points}):
-            level = [p for p in points if p["severity"] == severity]
-            row = {
-                value: float(np.mean([p[value] for p in level])) for value in ("nrs", "accuracy")
-            }
-            table[method].append({"severity": severity, **row})
-    return table
+    import pandas as pd
+
+    points = pd.DataFrame(content["points"]).astype({"nrs": float}).dropna(subset=["nrs"])
+    table: Any = points.groupby(["method", "severity"])[["nrs", "accuracy"]].mean().reset_index()
+    return {
+        method: table[table["method"] == method].drop(columns="method").to_dict("records")
+        for method in content["methods"]
+    }
 
 
 # ---- the relation graph ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -155,38 +155,27 @@ def domain_transform(size: int) -> Callable[[Tensor], Tensor]:
     return transform
 
 
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """The augmented batch of every step, by number. This is what worker processes get."""
+def make_batch(domains: Sequence[Domain], config: TrainConfig, step: int) -> Images | FrettaError:
+    """The augmented batch of a step. An error is returned: the main process raises it."""
+    random = generator_for("augment", config.seed, step)
+    try:
+        x, y = zip(*(_augmented(domain, config, step, random) for domain in domains), strict=True)
+    except FrettaError as error:
+        return error
+    return np.concatenate(x), np.concatenate(y)
 
-    domains: Sequence[Domain]
-    steps: int
-    config: TrainConfig
 
-    def __len__(self) -> int:
-        return self.steps
-
-    def __getitem__(self, step: int) -> Images | FrettaError:
-        """An error is returned, so that the main process can raise it with its own type."""
-        random = generator_for("augment", self.config.seed, step)
-        try:
-            pairs = [self._augmented(domain, step, random) for domain in self.domains]
-        except FrettaError as error:
-            return error
-        x, y = zip(*pairs, strict=True)
-        return np.concatenate(x), np.concatenate(y)
-
-    def _augmented(self, domain: Domain, step: int, random: torch.Generator) -> Images:
-        config, size = self.config, self.config.size or 32
-        key = f"order/{config.seed}/{domain.name}"
-        chosen = rows(len(domain), config.batch_size or 1, step, key)
-        if config.leave_one_out:  # image by image: sizes differ
-            images = [torch.from_numpy(domain.read([i])[0]).permute(2, 0, 1) for i in chosen]
-            with drawing_from(random):
-                x = torch.stack([domain_transform(size)(image) for image in images])
-        else:
-            x = torch.from_numpy(domain.read(chosen)).permute(0, 3, 1, 2)
-            x = random_crop(x, size // 8, random)
-            if config.data != "digits":  # a mirrored digit is no digit
-                x = random_flip(x, random)
-        return x.contiguous().numpy(), domain.labels[chosen]
+def _augmented(domain: Domain, config: TrainConfig, step: int, random: torch.Generator) -> Images:
+    size = config.size or 32
+    key = f"order/{config.seed}/{domain.name}"
+    chosen = rows(len(domain), config.batch_size or 1, step, key)
+    if config.leave_one_out:  # image by image: sizes differ
+        images = [torch.from_numpy(domain.read([i])[0]).permute(2, 0, 1) for i in chosen]
+        with drawing_from(random):
+            x = torch.stack([domain_transform(size)(image) for image in images])
+    else:
+        x = torch.from_numpy(domain.read(chosen)).permute(0, 3, 1, 2)
+        x = random_crop(x, size // 8, random)
+        if config.data != "digits":  # a mirrored digit is no digit
+            x = random_flip(x, random)
+    return x.contiguous().numpy(), domain.labels[chosen]

@@ -8,10 +8,10 @@ import json
 import math
 import os
 import pickle
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ from ...models.imagenet import PACKAGED, check_packaged, packaged_state
 from ...models.load import build
 from ...models.weights import initialize, load_state, read_weights
 from ...parts.compute import find_device
+from ..provenance import provenance
 from .config import TrainConfig
-from .data import Batches, open_data
+from .data import make_batch, open_data
 
 PRETRAINED = "pretrained"
 REPORT_EVERY = 10  # steps between looks at the loss, which wait for the device
@@ -104,8 +105,7 @@ def train_source(
 
 def _settings(config: TrainConfig) -> dict[str, Any]:
     """What decides the weights. A file to start from counts by its content, not its place."""
-    settings = config.settings()
-    init = config.init
+    settings, init = config.settings(), config.init
     if init is not None and str(init) not in (PRETRAINED, *PACKAGED):
         if not Path(init).is_file():
             raise ConfigError(
@@ -186,7 +186,10 @@ def _fit(
     validation, or the last.
     """
     device, checkpoint = torch.device(config.device), checkpoint_path(config.out)
-    steps, optimizer = _total_steps(config, data), _optimizer(config, model)
+    optimizer = _optimizer(config, model)
+    images = (config.epochs or 0) * len(data["train"].domains[0])
+    passes = max(1, images // (config.batch_size or 1))
+    steps = (config.iterations or 0) if config.leave_one_out else passes
     best: dict[str, Any] = {"accuracy": -1.0, "step": 0, "state": None}
     start, every = 0, config.evaluate_every or 0
     if resume and checkpoint.is_file():
@@ -194,14 +197,12 @@ def _fit(
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         best, start = saved["best"], saved["step"]
-        _set_rng_states(saved["random"], device)
+        torch.set_rng_state(saved["random"][0])
+        if device.type == "cuda" and len(saved["random"]) > 1:
+            torch.cuda.set_rng_state(saved["random"][1], device)
     began = time.monotonic()
-    batches = ahead(
-        Batches(data["train"].domains, steps, config).__getitem__,
-        range(start, steps),
-        config.workers,
-        prefetch=2,
-    )
+    batch_of = partial(make_batch, data["train"].domains, config)
+    batches = ahead(batch_of, range(start, steps), config.workers, prefetch=2)
     model.train()
     try:
         for done, batch in enumerate(batches, start + 1):
@@ -237,14 +238,18 @@ def _fit(
             if progress is not None:
                 progress(Progress(done, steps, value, lr, time.monotonic() - began, accuracy))
             if keep:
+                cuda = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
                 state = {
                     "step": done,
                     "model": model.state_dict(),
                     "optimizer": optimizer.state_dict(),
                     "best": best,
-                    "random": _rng_states(device),
+                    "random": [torch.get_rng_state(), *cuda],
+                    "settings": json.dumps(settings),
                 }
-                _save_checkpoint(checkpoint, state, settings)
+                buffer = io.BytesIO()
+                torch.save(state, buffer)
+                replace_file(checkpoint, buffer.getvalue())
     finally:
         batches.close()
     if best["state"] is None:
@@ -254,13 +259,6 @@ def _fit(
 
 def _copied(model: nn.Module) -> dict[str, Tensor]:
     return {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
-
-
-def _total_steps(config: TrainConfig, data: dict[str, Dataset]) -> int:
-    if config.leave_one_out:
-        return config.iterations or 0
-    images = len(data["train"].domains[0])
-    return max(1, (config.epochs or 0) * images // (config.batch_size or 1))
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
@@ -303,12 +301,6 @@ def checkpoint_path(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_suffix(".ckpt")
 
 
-def _save_checkpoint(path: Path, state: dict[str, Any], settings: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    torch.save({**state, "settings": json.dumps(settings)}, buffer)
-    replace_file(path, buffer.getvalue())
-
-
 def _load_checkpoint(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """The state of a run with these settings. Never executes code from the file."""
     damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, ValueError)
@@ -333,17 +325,6 @@ def _load_checkpoint(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
-def _rng_states(device: torch.device) -> list[Tensor]:
-    cuda = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *cuda]
-
-
-def _set_rng_states(states: list[Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    if device.type == "cuda" and len(states) > 1:
-        torch.cuda.set_rng_state(states[1], device)
-
-
 # ---- after --------------------------------------------------------------------------------------
 
 
@@ -363,9 +344,7 @@ def _accuracies(
 
 
 def _versions(config: TrainConfig) -> dict[str, str]:
-    from ... import __version__
-
-    found = {"fretta": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    found = {name: str(provenance()[name]) for name in ("fretta", "torch", "python")}
     library = str(config.model).partition(":")[0]
     if library in ("timm", "torchvision"):
         found[library] = importlib.metadata.version(library)

@@ -89,9 +89,8 @@ def _first_domain(suite: Suite, root: Root) -> tuple[CaseEntry, list[str]]:
     data = {str((c.data, c.protocol.get("domains"))) for c in suite.cases}
     if len(data) == 1:
         raise SuiteError(
-            f"suite {suite.name!r} has one domain only, {', '.join(names)}: choosing on the first"
-            " domain would be choosing on the one that is reported; use the rule 'label-free', or"
-            " 'oracle' and say so"
+            f"suite {suite.name!r} has one domain only, {', '.join(names)}, and reports it; use the"
+            " rule 'label-free', or 'oracle' and say so"
         )
     return case, names
 
@@ -102,9 +101,8 @@ def _extra(case: CaseEntry, suite: str, root: Root) -> CaseEntry:
     evaluated = {domain.corruption for domain in _open(case, case.data, suite, root).domains}
     if None in evaluated:
         raise SuiteError(
-            f"{where}: its images are not corrupted, so corruptions are not its kind of shift, and"
-            " corrupting them would use the labels that are reported; use the rule 'first-domain'"
-            " or 'label-free'"
+            f"{where}: its images are not corrupted, and corrupting them would use the labels that"
+            " are reported; use the rule 'first-domain' or 'label-free'"
         )
     if evaluated & set(EXTRA_CORRUPTIONS):
         raise SuiteError(

@@ -18,11 +18,11 @@ from typing import Any
 
 from ...api import build_method
 from ...errors import ConfigError, MissingExtraError, StoreError, SuiteError
-from ...methods import find_method, list_methods
+from ...methods import find_method
 from ..execute import run_jobs
-from ..records import Job, Record, canonical, digest
+from ..records import Job, canonical, digest
 from ..store import Store
-from ..suite import MethodEntry, Suite
+from ..suite import MethodEntry, Suite, describe
 from .rules import CLAIMS, Root, Rule, judged_on, score
 
 Settings = dict[str, Any]
@@ -55,7 +55,7 @@ class Trial:
 
     @property
     def text(self) -> str:
-        return _describe(self.settings) or "defaults"
+        return describe(self.settings) or "defaults"
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,13 @@ def tune(
     entry = _find_entry(suite, method)
     space = make_space(entry.name, entry.hyperparameters, grid)
     trials = _Trials(suite, entry, rule, store, root, seeds, on_trial, execution)
+    search = "product" if product else "greedy" if optuna_trials is None else "optuna"
     if optuna_trials is not None:
-        search = "optuna"
         _search_optuna(trials, space, optuna_trials)
     elif product:
-        search = "product"
         combinations = itertools.product(*space.values())
         trials.run([{}, *(dict(zip(space, values, strict=True)) for values in combinations)])
     else:
-        search = "greedy"
         _search_greedily(trials, space)
     tried = _mark_collapsed(list(trials.done.values()), rule)
     best = _best(tried)
@@ -159,8 +157,8 @@ def tune(
 
 def _find_entry(suite: Suite, method: str) -> MethodEntry:
     """The suite's entry of that label or name; a method it does not have starts from defaults."""
-    found = [m for m in suite.methods if m.title == method]
-    found = found or [m for m in suite.methods if m.name == method]
+    titled = [m for m in suite.methods if m.title == method]
+    found = titled or [m for m in suite.methods if m.name == method]
     if len(found) > 1:
         raise SuiteError(
             f"suite {suite.name!r} has {len(found)} entries of {method}:"
@@ -171,10 +169,7 @@ def _find_entry(suite: Suite, method: str) -> MethodEntry:
     try:
         find_method(method)
     except ConfigError as error:
-        titles = sorted({m.title for m in suite.methods} | set(list_methods()))
-        raise SuiteError(
-            f"suite {suite.name!r} has no method {method!r}; choose from {', '.join(titles)}"
-        ) from error
+        raise SuiteError(f"suite {suite.name!r} has no method {method!r}; {error}") from error
     return MethodEntry(method)
 
 
@@ -291,17 +286,20 @@ class _Trials:
         if title is not None and job.tags["case"] in self._suite_cases:
             tags = {**job.tags, "label": title}
         else:
-            label = f"{self.entry.title} {_describe(settings)}".strip()
+            label = f"{self.entry.title} {describe(settings)}".strip()
             names = {"suite": f"{self.suite.name}/tune", "tuning": str(self.rule)}
             tags = {**job.tags, "label": label, **names}
         return replace(job, run=replace(job.run, hyperparameters=settings), tags=tags)
 
     def _trial(self, settings: Settings, jobs: Sequence[Job]) -> Trial:
         number, keys = len(self.done), tuple(job.run.key for job in jobs)
-        try:
-            records = [self._record(key) for key in keys]
-        except StoreError as error:
-            return Trial(number, settings, None, keys, error=str(error))
+        records = []
+        for key in keys:
+            record = self.store.get(key)
+            if record is None or record.status != "done":
+                error = "the run left no record" if record is None else record.error.strip()
+                return Trial(number, settings, None, keys, error=error)
+            records.append(record)
         value = score(self.rule, records)
         rows = [row for record in records for row in record.rows]
         return Trial(
@@ -313,12 +311,6 @@ class _Trials:
             error="the predictions are not finite: the model diverged" if value is None else "",
             predicted_classes=tuple(row["predicted_classes"] or 1.0 for row in rows),
         )
-
-    def _record(self, key: str) -> Record:
-        record = self.store.get(key)
-        if record is None or record.status != "done":
-            raise StoreError("the run left no record" if record is None else record.error.strip())
-        return record
 
 
 def _best(trials: Sequence[Trial]) -> Trial | None:
@@ -374,7 +366,12 @@ def _search_optuna(trials: _Trials, space: Space, count: int) -> None:
     ranges = {name: _distribution(optuna.distributions, values) for name, values in space.items()}
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _optuna_storage(optuna, trials.store)
+    storage = None
+    if trials.store.local is not None:
+        trials.store.check()
+        folder = trials.store.local / "tune"
+        folder.mkdir(parents=True, exist_ok=True)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
     try:
         decides = [[job.run.key for job in trials.jobs], space]
         name = f"{trials.entry.name}-{trials.rule}-{digest(decides)[:12]}"
@@ -393,15 +390,6 @@ def _search_optuna(trials: _Trials, space: Space, count: int) -> None:
             storage.remove_session()
             storage.engine.dispose()
         optuna.logging.set_verbosity(verbosity)
-
-
-def _optuna_storage(optuna: Any, store: Store) -> Any:
-    if store.local is None:
-        return None
-    store.check()
-    folder = store.local / "tune"
-    folder.mkdir(parents=True, exist_ok=True)
-    return optuna.storages.RDBStorage(f"sqlite:///{folder / 'optuna.db'}")
 
 
 def _distribution(kinds: Any, values: list[Any]) -> Any:
@@ -430,7 +418,10 @@ def _rounded(value: Any, values: list[Any]) -> Any:
 
 
 def fragment(result: Result) -> str:
-    """TOML text: one [[methods]] entry, to be appended to a suite."""
+    """TOML text: one [[methods]] entry, to be appended to a suite.
+
+    JSON writes numbers, text, true, false and lists of them as TOML does.
+    """
     best, start = result.best, result.trials[0]
     measure = "label-free score" if result.rule is Rule.LABEL_FREE else "mean accuracy"
     untuned = "failed" if start.score is None else f"{start.score:.4f}"
@@ -449,8 +440,12 @@ def fragment(result: Result) -> str:
     if best.number == start.number:
         notes.append("nothing was better than the setting the search began with")
     entry = {"name": result.method, "label": result.label, **best.settings}
-    lines = [f"# {' '.join(note.split())}" for note in notes]
-    lines += ["[[methods]]", *(f"{key} = {_toml(value)}" for key, value in entry.items())]
+    lines = [*(f"# {' '.join(note.split())}" for note in notes), "[[methods]]"]
+    for key, value in entry.items():
+        try:
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{key}={value!r} cannot be written into a suite") from error
     return "\n".join(lines) + "\n"
 
 
@@ -463,19 +458,3 @@ def write_fragment(result: Result, path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise StoreError(f"cannot write {str(file)!r}: {error.strerror or error}") from error
     return file
-
-
-def _toml(value: Any) -> str:
-    """JSON writes numbers, text, true, false and lists of them as TOML does."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{value!r} cannot be written into a suite; numbers, text and lists can"
-        ) from error
-
-
-def _describe(settings: Settings) -> str:
-    return " ".join(
-        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()
-    )
