@@ -48,6 +48,6 @@ def find_figures(data: ReportData, setups: list[Setup]) -> tuple[list[Figure], s
     except ModuleNotFoundError as error:
         missing = MissingExtraError(error.name or "matplotlib", "report", "drawing figures")
         return [], f"Figures are left out: {missing}"
-    from .figures import figures, left_out
+    from . import figures
 
-    return figures(data, setups), " ".join(left_out(data, setups))
+    return figures.find_figures(data, setups)

@@ -84,10 +84,13 @@ class Setup:
         return self._scores[key]
 
     def _find_scores(self, domains: Sequence[str], measure: str) -> DataFrame:
-        found = self.results[self.results.index.isin(domains, level="domain")]
-        values = found[measure].astype(float) if measure in found else float("nan")
-        found = found[["images", "right", "sizes", "key"]].assign(value=values)
-        found = found.dropna(subset="value")
+        kept = self.results.index.isin(domains, level="domain")
+        if measure in self.results:
+            kept &= self.results[measure].notna().to_numpy()
+            found = self.results.loc[kept, ["images", "right", "sizes", "key", measure]]
+            found = found.rename(columns={measure: "value"}).astype({"value": float})
+        else:
+            found = self.results.iloc[:0].assign(value=0.0)
         if measure != "accuracy":  # no share of images
             found = found.assign(images=0, right=None, sizes=None)
         counts = found["value"].groupby(["row", "seed"]).transform("size")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -62,6 +63,13 @@ class Table:
         """Flags that all rows carry: the notes say them once, so that others stand out."""
         return [f for f in SHARED if len(self.rows) and all(f in x for x in self.rows["flags"])]
 
+    @cached_property
+    def lines(self) -> list[tuple[Any, list[Any]]]:
+        """Each row with its cells."""
+        columns = [list(column.cells.itertuples()) for column in self.columns]
+        cells = [list(row) for row in zip(*columns, strict=True)]
+        return list(zip(self.rows.itertuples(), cells, strict=True))
+
     @property
     def has_paper(self) -> bool:
         return any(column.cells["paper"].notna().any() for column in self.columns)
@@ -99,7 +107,7 @@ def _column(
     name: str,
     rows: DataFrame,
     by_seed: Series,
-    keys: Series,
+    keys: Mapping[int, list[str]],
     paper: Iterable[float | None] | None = None,
     failed: Series | None = None,
     kind: str = "percent",
@@ -127,15 +135,25 @@ def _ranked(
     **more: Any,
 ) -> Column:
     """The mean over domains; the highest of each section is marked, and what ties with it."""
-    keys = scores["key"].groupby("row").agg(list)
-    column = _column(name, rows, _by_seed(scores), keys, paper, failed, **more)
+    column = _column(name, rows, _by_seed(scores), _keys(scores), paper, failed, **more)
     marks: dict[int, str] = {}
-    for _, section in rows.groupby("section", sort=False):
-        found, tests = rank(scores[scores.index.isin(section.index, level="row")])
+    sections = rows["section"].unique()
+    for section in sections:
+        mine = rows.index[rows["section"] == section]
+        same = scores if len(sections) == 1 else scores[scores.index.isin(mine, level="row")]
+        found, tests = rank(same)
         marks |= found
         column.tests += tests
     column.cells["mark"] = [marks.get(row, "") for row in rows.index]
     return column
+
+
+def _keys(scores: DataFrame) -> dict[int, list[str]]:
+    """The runs behind each row."""
+    found: dict[int, list[str]] = {}
+    for (row, *_), key in zip(scores.index.tolist(), scores["key"].tolist(), strict=True):
+        found.setdefault(row, []).append(key)
+    return found
 
 
 def _by_seed(scores: DataFrame) -> Series:
@@ -243,9 +261,8 @@ def _domain_table(setup: Setup) -> Table:
         gain = by_seed.sub(by_seed.loc[setup.source], level="seed") if there else by_seed.iloc[:0]
         base = paper_mean(*place, "source", setup.domains)
         beyond = [None if p is None or base is None else p - base for p in paper]
-        keys = scores["key"].groupby("row").agg(list)
         look = {"kind": "points", "long": "average above source, in points"}
-        columns.append(_column("gain", rows, gain.dropna(), keys, beyond, failed, **look))
+        columns.append(_column("gain", rows, gain.dropna(), _keys(scores), beyond, failed, **look))
     return _accuracy_table(setup, columns, "accuracy", "Accuracy per domain")
 
 
@@ -271,7 +288,7 @@ def _cost_table(setup: Setup) -> Table | None:
     if done.empty:
         return None
     rows, failed = _rows(setup), setup.failed()
-    keys = done.groupby("row")["key"].agg(list)
+    keys = done.groupby("row")["key"].agg(list).to_dict()
 
     def by_seed(name: str, factor: float = 1.0) -> Series:
         """Of whole runs; where each case is a domain, the mean over the cases of a seed."""
@@ -287,7 +304,7 @@ def _cost_table(setup: Setup) -> Table | None:
     seconds = [_paper_seconds(setup, label) for label in rows["label"]]
     first = _paper_seconds(setup, "source")
     times = [None if s is None or not first else s / first for s in seconds]
-    passes = _column("passes", rows, ratio.iloc[:0], keys.iloc[:0], None, failed, "text")
+    passes = _column("passes", rows, ratio.iloc[:0], {}, None, failed, "text")
     passes.long = "forwards (F) and backwards (B) per batch"
     if "passes" in setup.results:
         known = setup.results["passes"].dropna().astype(str).groupby("row").unique()

@@ -84,10 +84,14 @@ class Figure:
 
     def png(self) -> bytes:
         """Two pixels per unit, on white."""
-        out = io.BytesIO()
-        look = {"dpi": 144, "facecolor": "white", "metadata": {"Software": None}}
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        _ = self._svg  # which decides on the layout
+        figure, out = self._canvas.figure, io.BytesIO()
         with _settings():
-            self._canvas.figure.savefig(out, format="png", **look)
+            figure.patch.set_facecolor("white")
+            figure.set_dpi(144)
+            FigureCanvasAgg(figure).print_png(out, metadata={"Software": None})
         return out.getvalue()
 
     def svg(self) -> str:
@@ -104,11 +108,15 @@ class Figure:
 
     @cached_property
     def _svg(self) -> str:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
         out = io.BytesIO()
         with _settings():
             canvas = self._canvas
             nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-            canvas.figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+            # not savefig, which draws everything twice
+            FigureCanvasSVG(canvas.figure).print_svg(out, metadata=nothing)
+            canvas.figure.set_layout_engine("none")
         Tree.register_namespace("", SVG[1:-1])
         root = Tree.fromstring(out.getvalue())
         _tidy(root, self.name)
@@ -182,7 +190,7 @@ class Canvas:
         from matplotlib.figure import Figure as Drawing
 
         size = (WIDTH / 72, height / 72)
-        self.figure: Any = Drawing(figsize=size, dpi=72, layout="constrained")
+        self.figure: Any = Drawing(figsize=size, dpi=72, layout="constrained", facecolor="none")
         self.points: list[tuple[Any, float, float, int | None, str]] = []
         self._marks = 0
 
