@@ -67,8 +67,8 @@ class Table:
     def lines(self) -> list[tuple[Any, list[Any]]]:
         """Each row with its cells."""
         columns = [list(column.cells.itertuples()) for column in self.columns]
-        cells = [list(row) for row in zip(*columns, strict=True)]
-        return list(zip(self.rows.itertuples(), cells, strict=True))
+        rows = enumerate(self.rows.itertuples())
+        return [(row, [cells[number] for cells in columns]) for number, row in rows]
 
     @property
     def has_paper(self) -> bool:
