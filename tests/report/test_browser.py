@@ -241,8 +241,10 @@ def test_the_runs_of_a_number_by_keyboard(browser: Any, pages: dict[str, str]) -
     press(browser, Keys.ESCAPE)
     assert until(lambda: not dialog.is_displayed())
     assert js(browser, "document.activeElement.dataset.column") == "8-15"
+    browser.get(pages["ordinary"])
     browser.find_element("css selector", ".problems button").click()
-    assert "RuntimeError: out of ideas" in dialog.text  # why a run failed
+    # why a run failed
+    assert "RuntimeError: out of ideas" in browser.find_element("id", "dialog").text
 
 
 def set_scheme(browser: Any, scheme: str) -> None:

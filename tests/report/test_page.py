@@ -21,9 +21,8 @@ from fretta.errors import ConfigError, StoreError
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
 from fretta.experiment.suite import load_suite
-from fretta.report.build import build
 from fretta.report.commands import command
-from fretta.report.write import write_report
+from fretta.report.write import build, write_report
 
 
 class Reader(HTMLParser):
@@ -69,7 +68,7 @@ def shown(text: str) -> str:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time; what is tested here does not need it."""
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
+    monkeypatch.setattr("fretta.report.write.find_figures", lambda *_: ([], ""))
 
 
 def three() -> list[Record]:
@@ -310,7 +309,7 @@ def test_no_torch(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", three(), with_details=True)
     code = (
         "import sys; from pathlib import Path; from fretta.experiment.store import Store;"
-        "from fretta.report.write import write_report; import fretta.report.watch;"
+        "from fretta.report.write import build, write_report; import fretta.report.watch;"
         f"write_report(Store({str(store.where)!r}), Path({str(tmp_path / 'out')!r}));"
         "print('torch' in sys.modules)"
     )

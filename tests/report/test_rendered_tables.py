@@ -18,12 +18,12 @@ from synthetic import HOSTILE, domain_records, record, shift_records
 
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
-from fretta.report.build import Report
 from fretta.report.data import ReportData
 from fretta.report.page import RunData
 from fretta.report.render import comma_separated, latex, markdown, table_view
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
+from fretta.report.write import Report
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -20,12 +20,12 @@ from synthetic import (
 )
 
 from fretta.experiment.records import Record, joined_tags
-from fretta.report.build import build
 from fretta.report.data import ReportData
 from fretta.report.glance import headline
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
+from fretta.report.write import build
 
 
 def table(records: list[Record], ending: str) -> Table:

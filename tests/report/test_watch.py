@@ -24,7 +24,7 @@ from fretta.report.watch import HOST, Watched, serve
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
+    monkeypatch.setattr("fretta.report.write.find_figures", lambda *_: ([], ""))
     fill(tmp_path / "store", [record("tent", 0, accuracy={"fog": 0.5})])
     return tmp_path / "store"
 

@@ -23,8 +23,8 @@ from .suites import suite_facts
 from .tables import ALL_DIRTY, Table
 
 if TYPE_CHECKING:
-    from .build import Report
     from .figures import Figure
+    from .write import Report
 
 VERDICT_SIGNS = {"helps": "▲", "hurts": "▼", "noise": "≈", "open": "○", "failed": "✕"}
 FIGURE_GROUPS = {"paper": "Figures of the paper", "runs": "Figures of the runs"}

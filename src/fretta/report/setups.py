@@ -17,7 +17,7 @@ from pandas import DataFrame, MultiIndex, Series
 
 from ..experiment.records import Record, canonical, digest
 from ..experiment.results import SETUP, config_of, setup_of
-from .data import Batches, no_batches
+from .data import Batches
 from .suites import label_order, suite_facts, suite_order, suite_title
 
 STREAM = ("order", "order_options", "batch_size")  # of a setup; the rest is data and model
@@ -30,7 +30,7 @@ ORACLE = "tuned on target labels"
 class Setup:
     """What the rows of one table have in common, and their results.
 
-    rows      indexed by `row`: label, method, setting, flags
+    rows      indexed by `row`: label, method, setting, flags, section (of tables of several setups)
     runs      one per run: row, case, seed, done, key, record
     results   of finished runs, indexed by (row, seed, domain): the measures, `key`, and `right`
               and `sizes`, the right answers and images of each batch, or None
@@ -103,7 +103,7 @@ class Setup:
         return runs.groupby("row").size().reindex(self.rows.index, fill_value=0)
 
 
-def setups_of(records: Iterable[Record], batches: Batches = no_batches) -> list[Setup]:
+def setups_of(records: Iterable[Record], batches: Batches | None = None) -> list[Setup]:
     """All setups, suite by suite; `batches` looks up those of a run, for paired tests."""
 
     def suite_of(record: Record) -> tuple[bool, int, str]:
@@ -120,7 +120,7 @@ def _case(record: Record) -> str:
     return str(record.tags.get("case") or record.run.get("data", {}).get("name") or "")
 
 
-def _of_suite(suite: str, records: list[Record], batches: Batches) -> list[Setup]:
+def _of_suite(suite: str, records: list[Record], batches: Batches | None) -> list[Setup]:
     one_each = all("/" in _case(r) and len(r.rows) <= 1 for r in records)
     groups: dict[tuple[str, ...], list[Record]] = {}
     generation = _generations(records)
@@ -162,7 +162,9 @@ def _generations(records: list[Record]) -> dict[str, int]:
     }
 
 
-def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches: Batches) -> Setup:
+def _setup(
+    suite: str, name: str, records: list[Record], one_each: bool, batches: Batches | None
+) -> Setup:
     by_row: dict[tuple[str, str], list[Record]] = {}
     domains: dict[str, str] = {}
     for record in records:
@@ -184,6 +186,7 @@ def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches
             "method": [found[0].run["method"] for found in mine],
             "setting": _settings(labels, [found[0].run for found in mine]),
             "flags": [_flags(found) for found in mine],
+            "section": "",
         }
     )
     runs = DataFrame(
@@ -206,11 +209,11 @@ def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches
     return Setup(suite, heading, name, list(domains), cases, rows, runs, results)
 
 
-def _results(runs: DataFrame, batches: Batches) -> DataFrame:
+def _results(runs: DataFrame, batches: Batches | None) -> DataFrame:
     index, found = [], []
     for number, seed, record in zip(runs["row"], runs["seed"], runs["record"], strict=True):
         if record.status == "done":
-            counts = batches(record)
+            counts = batches(record) if batches else {}
             for row in record.rows:
                 domain = str(row.get("domain"))
                 right, sizes = counts.get(domain, (None, None))

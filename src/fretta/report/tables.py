@@ -12,17 +12,13 @@ from typing import Any
 from pandas import DataFrame, Series, concat
 
 from ..experiment.records import Record, digest
+from .palette import CORRUPTIONS
 from .paper import NOTES, paper_mean, paper_value
 from .setups import DIRTY, ORACLE, Setup
 from .significance import Test, basis, rank
 from .suites import ACROSS, label_order, suite_facts
 
 # In the order of the benchmark: noise and blur are 1-7, weather and digital 8-15.
-CORRUPTIONS = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
-    *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
-    *("elastic_transform", "pixelate", "jpeg_compression"),
-)
 SPANS = {"1-7": CORRUPTIONS[:7], "8-15": CORRUPTIONS[7:], "1-15": CORRUPTIONS}
 # Suites of the scalability table: how the paper calls the data, and how many domains it averages.
 SCALED = {"vlcs": ("VLCS", 4), "domainnet": ("DomainNet", 6), "imagenetc": ("ImageNet-C", 15)}
@@ -160,10 +156,6 @@ def _by_seed(scores: DataFrame) -> Series:
     return scores["value"].groupby(["row", "seed"]).mean()
 
 
-def _rows(setup: Setup) -> DataFrame:
-    return setup.rows.assign(section="")
-
-
 # ---- notes ---------------------------------------------------------------------------------------
 
 
@@ -227,7 +219,7 @@ def _accuracy_table(setup: Setup, columns: list[Column], kind: str, title: str) 
     return _table(
         slug(setup.suite, setup.title, kind),
         f"{title}: {setup.title}",
-        _rows(setup),
+        setup.rows,
         columns,
         setup,
         f"{setup.heading}. Accuracy in %, mean ± standard deviation over seeds."
@@ -238,7 +230,7 @@ def _accuracy_table(setup: Setup, columns: list[Column], kind: str, title: str) 
 
 def _domain_table(setup: Setup) -> Table:
     """Accuracy per domain, the average, and the gain over source."""
-    rows, labels = _rows(setup), setup.rows["label"]
+    rows, labels = setup.rows, setup.rows["label"]
     place = (setup.paper, setup.dataset, setup.name)
     columns = [
         _ranked(
@@ -270,7 +262,7 @@ def _span_table(setup: Setup) -> Table | None:
     """The mean over the first seven corruptions, the other eight, and all."""
     if not set(CORRUPTIONS) <= set(setup.domains):
         return None
-    rows, columns = _rows(setup), []
+    rows, columns = setup.rows, []
     for span, names in SPANS.items():
         paper = [
             paper_value("IC", setup.dataset, setup.name, label, span) if setup.paper else None
@@ -287,7 +279,7 @@ def _cost_table(setup: Setup) -> Table | None:
     done = setup.runs[setup.runs["done"]]
     if done.empty:
         return None
-    rows, failed = _rows(setup), setup.failed()
+    rows, failed = setup.rows, setup.failed()
     keys = done.groupby("row")["key"].agg(list).to_dict()
 
     def by_seed(name: str, factor: float = 1.0) -> Series:
@@ -386,7 +378,7 @@ def _shift_table(setups: Sequence[Setup]) -> Table | None:
     for setup in shifted.values():
         runs = setup.runs.groupby("row")["record"].first()
         settings = [digest([r.run.get("hyperparameters"), r.run.get("adapter")]) for r in runs]
-        parts.append(_rows(setup).assign(same=setup.rows["label"] + " " + settings))
+        parts.append(setup.rows.assign(same=setup.rows["label"] + " " + settings))
     rows, renamed = _merged_rows(parts, first.suite)
     failed = sum(
         s.failed().rename(new).reindex(rows.index, fill_value=0)

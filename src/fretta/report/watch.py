@@ -19,9 +19,8 @@ from typing import Any
 
 from ..errors import ConfigError, FrettaError
 from ..experiment.store import Store
-from .build import build
 from .page import policy
-from .write import encoded
+from .write import build, encoded
 
 HOST = "127.0.0.1"
 
