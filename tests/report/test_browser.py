@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from synthetic import HOSTILE, corruption_records, domain_records, fill, record
 
-from fretta.report.tables import CORRUPTIONS
+from fretta.report.palette import CORRUPTIONS
 from fretta.report.watch import Watched, serve
 from fretta.report.write import write_report
 

@@ -134,8 +134,8 @@ def test_cost_classes_and_confusion(data: ReportData) -> None:
     found = {row[0]: row[1:] for row in rows(one(data, "cost"))}
     assert found["source"] == [10.0, 1.0, "1F", 50.0, 0.0]
     # 85 and 87 %: mean 86, deviation √2
-    assert found["g-fret"] == [30.0, 3.0, "1F", 86.0, round(2**0.5, 2)]
-    assert found["tent"] == [30.0, 3.0, "1F", 60.0, None]
+    assert found["g-fret"] == [30.0, 3.0, "1F+1B", 86.0, round(2**0.5, 2)]
+    assert found["tent"] == [30.0, 3.0, "1F+1B", 60.0, None]
     classes = one(data, "classes")
     # source 200 of 400; g-fret 344 of 400; tent 120 of 200; class 0 does not occur
     assert list(classes.numbers) == ["class", "source %", "g-fret, points", "tent, points"]
@@ -155,7 +155,7 @@ def test_calibration_and_nrs(data: ReportData) -> None:
     assert "tent 20.0 %" in figure.alt
     figure = one(data, "nrs")
     assert list(figure.numbers)[:2] == ["domain", "source"]
-    assert rows(figure) == [["fog", 0.6, 0.5, 0.5], ["snow", 0.6, 0.5, 0.5]]
+    assert rows(figure) == [["fog", 0.5, 0.4, 0.4], ["snow", 0.5, 0.4, 0.4]]
     assert figure.alt.startswith("2 of 2 methods lower")
 
 

@@ -8,6 +8,7 @@ setup.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -45,7 +46,7 @@ class Setup:
     runs: DataFrame
     results: DataFrame
     note: str = ""  # tells it from others of the same name
-    _scores: dict[tuple[str, ...], DataFrame] = field(default_factory=dict, repr=False)
+    _measures: dict[str, DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:
@@ -78,29 +79,29 @@ class Setup:
 
     def scores(self, domains: Sequence[str], measure: str = "accuracy") -> DataFrame:
         """A measure as `value`, of the seeds that have all these domains; see significance.py."""
-        key = (measure, *domains)
-        if key not in self._scores:
-            self._scores[key] = self._find_scores(domains, measure)
-        return self._scores[key]
-
-    def _find_scores(self, domains: Sequence[str], measure: str) -> DataFrame:
-        kept = self.results.index.isin(domains, level="domain")
-        if measure in self.results:
-            kept &= self.results[measure].notna().to_numpy()
-            found = self.results.loc[kept, ["images", "right", "sizes", "key", measure]]
-            found = found.rename(columns={measure: "value"}).astype({"value": float})
-        else:
-            found = self.results.iloc[:0].assign(value=0.0)
-        if measure != "accuracy":  # no share of images
-            found = found.assign(images=0, right=None, sizes=None)
+        if measure not in self._measures:
+            self._measures[measure] = self._of_measure(measure)
+        found = self._measures[measure]
+        found = found[found.index.isin(domains, level="domain")]
+        if len(set(domains)) == 1:
+            return found
         counts = found["value"].groupby(["row", "seed"]).transform("size")
         return found[counts == len(set(domains))]
 
+    def _of_measure(self, measure: str) -> DataFrame:
+        if measure not in self.results:
+            return self.results.iloc[:0].assign(value=0.0)
+        found = self.results[["images", "right", "sizes", "key", measure]].dropna(subset=measure)
+        found = found.rename(columns={measure: "value"}).astype({"value": float})
+        if measure != "accuracy":  # no share of images
+            found = found.assign(images=0, right=None, sizes=None)
+        return found
+
     def failed(self, case: str | None = None) -> Series:
         """How many runs of each row failed, of a case or of all."""
-        runs = self.runs[~self.runs["done"]]
-        runs = runs if case is None else runs[runs["case"] == case]
-        return runs.groupby("row").size().reindex(self.rows.index, fill_value=0)
+        runs = zip(self.runs["row"], self.runs["case"], self.runs["done"], strict=True)
+        counts = Counter(row for row, at, done in runs if not done and case in (None, at))
+        return Series([counts[row] for row in self.rows.index], index=self.rows.index)
 
 
 def setups_of(records: Iterable[Record], batches: Batches | None = None) -> list[Setup]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from pandas import DataFrame, Series, concat
 
 from ..experiment.records import Record, digest
@@ -111,14 +112,20 @@ def _column(
 ) -> Column:
     """Mean and deviation over seeds of values indexed by (row, seed)."""
     factor = 100.0 if kind in ("percent", "points") else 1.0
-    cells = (factor * by_seed).groupby("row").agg(["mean", "std", "size"]).reindex(rows.index)
-    cells.columns = ["value", "std", "n"]
-    cells["n"] = cells["n"].fillna(0).astype(int)
-    cells["mark"] = cells["text"] = ""
-    given = [None] * len(rows) if paper is None else list(paper)
-    cells["paper"] = Series(given, index=rows.index, dtype=float)
-    cells["keys"] = [list(dict.fromkeys(keys.get(row, []))) for row in rows.index]
-    cells["failed"] = 0 if failed is None else failed
+    groups = (factor * by_seed).groupby("row")
+    cells = DataFrame(
+        {
+            "value": groups.mean(),
+            "std": groups.std(),
+            "n": groups.size().reindex(rows.index, fill_value=0),
+            "mark": "",
+            "text": "",
+            "paper": np.array([None] * len(rows) if paper is None else list(paper), dtype=float),
+            "keys": [list(dict.fromkeys(keys.get(row, []))) for row in rows.index],
+            "failed": 0 if failed is None else failed,
+        },
+        index=rows.index,
+    )
     return Column(name, cells, kind, **more)
 
 

@@ -33,31 +33,25 @@ SETTINGS = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "fretta",  # the same file every time
     "text.parse_math": False,  # a $ in a name is a $
-    "text.color": INK,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": SMALL,
     "axes.titlesize": NORMAL,
     "axes.labelsize": NORMAL,
     "axes.titlelocation": "left",
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.linewidth": 0.6,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
     "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
-    "grid.color": INK,
     "grid.alpha": 0.17,
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "lines.markersize": 4.5,
     "lines.markeredgewidth": 0,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+    **{f"axes.{part}color": INK for part in ("label", "edge")},
+    **{f"{part}.color": INK for part in ("text", "xtick", "ytick", "grid")},
 }
 _lock = threading.Lock()  # matplotlib's settings are global
 

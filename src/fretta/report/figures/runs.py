@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from ...experiment.records import Record, digest
 from ...experiment.results import setup_of
@@ -447,8 +447,6 @@ def calibration(panel: Panel, data: ReportData) -> Figure | None:
         canvas.legend({k: series.index(k) for k in ranked}, notes, "ECE %")
 
     tables = [b.round(2).assign(method=label) for label, b in bins.items()]
-    from pandas import concat
-
     return Figure(
         name=f"calibration-{panel.name}",
         title=f"Calibration: {panel.title}",
