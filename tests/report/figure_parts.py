@@ -38,6 +38,7 @@ def put(
         hyperparameters=hyperparameters,
         seconds=0.1 if label == "source" else 0.3,
         images=100,
+        weights=case,
     )
     store.put(made, _details(right) if details else None)
     return made

@@ -309,7 +309,7 @@ def test_no_torch(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", three(), with_details=True)
     code = (
         "import sys; from pathlib import Path; from fretta.experiment.store import Store;"
-        "from fretta.report.write import build, write_report; import fretta.report.watch;"
+        "from fretta.report.write import write_report; import fretta.report.watch;"
         f"write_report(Store({str(store.where)!r}), Path({str(tmp_path / 'out')!r}));"
         "print('torch' in sys.modules)"
     )

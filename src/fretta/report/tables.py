@@ -105,8 +105,8 @@ def _column(
     rows: DataFrame,
     by_seed: Series,
     keys: Mapping[int, list[str]],
-    paper: Iterable[float | None] | None = None,
-    failed: Series | None = None,
+    paper: Iterable[float | None] | None,
+    failed: Series,
     kind: str = "percent",
     **more: Any,
 ) -> Column:
@@ -122,7 +122,7 @@ def _column(
             "text": "",
             "paper": np.array([None] * len(rows) if paper is None else list(paper), dtype=float),
             "keys": [list(dict.fromkeys(keys.get(row, []))) for row in rows.index],
-            "failed": 0 if failed is None else failed,
+            "failed": failed,
         },
         index=rows.index,
     )
@@ -133,8 +133,8 @@ def _ranked(
     name: str,
     rows: DataFrame,
     scores: DataFrame,
-    paper: Iterable[float | None] | None = None,
-    failed: Series | None = None,
+    paper: Iterable[float | None] | None,
+    failed: Series,
     **more: Any,
 ) -> Column:
     """The mean over domains; the highest of each section is marked, and what ties with it."""
@@ -309,10 +309,8 @@ def _cost_table(setup: Setup) -> Table | None:
         known = setup.results["passes"].dropna().astype(str).groupby("row").unique()
         passes.cells["text"] = [" or ".join(sorted(known.get(row, []))) for row in rows.index]
     ms, memory = by_seed("seconds_per_batch", 1000.0), by_seed("peak_memory")
-    stream, against = (
-        "inside the adapter, for the whole stream",
-        "seconds per batch, against source",
-    )
+    stream = "inside the adapter, for the whole stream"
+    against = "seconds per batch, against source"
     mib = {"kind": "bytes", "long": "peak of the process, in MiB"}
     columns = [
         _column("seconds", rows, by_seed("seconds"), keys, seconds, failed, "seconds", long=stream),
