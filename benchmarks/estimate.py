@@ -2,7 +2,7 @@
 
     FRETTA_DATA=... python benchmarks/estimate.py --raw raw/ [--only cifar-s5a ...]
     python benchmarks/estimate.py --raw raw/ --report --out evidence/benchmarks/estimate.json
-    python -m evidence.estimates evidence/benchmarks/estimate.json
+    python -m evidence.build
 
 Runs methods, among them learning rates that ruin the model, over CIFAR-10 under corruptions
 (ResNet-20), PACS (EfficientNet-Lite0 at 160 pixels) and digits, in several orders; stores the

@@ -23,16 +23,8 @@ from .committed import Evidence
 
 HERE = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- evidence: ([\w-]+) -->\n).*?(<!-- /evidence -->)", re.DOTALL)
-FILES = (
-    "README.md",
-    "docs/evidence.md",
-    "docs/tuning.md",
-    "docs/analysis.md",
-    "docs/source-models.md",
-    "docs/estimate.md",
-    "docs/guard.md",
-    "docs/performance.md",
-)
+PAGES = ("evidence", "tuning", "analysis", "source-models", "estimate", "guard", "performance")
+FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
 BLOCKS: Mapping[str, Callable[[Evidence], str]] = {

@@ -12,23 +12,15 @@ from pandas import DataFrame, concat
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
 from fretta.report.data import ReportData
+from fretta.report.palette import CORRUPTIONS
 from fretta.report.paper import paper_value
 from fretta.report.setups import Setup, setups_of
 from fretta.report.significance import compare
 from fretta.report.suites import KNOWN as METHODS
-from fretta.report.tables import CORRUPTIONS, SPANS
+from fretta.report.tables import SPANS
 
-__all__ = [
-    "CORRUPTIONS",
-    "METHODS",
-    "SPANS",
-    "VARIANTS",
-    "Evidence",
-    "by_seed",
-    "compare",
-    "mean",
-    "paper_value",
-]
+__all__ = ["CORRUPTIONS", "METHODS", "SPANS", "Evidence", "by_seed", "compare", "mean"]
+__all__ += ["VARIANTS", "paper_value"]
 
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
 
@@ -55,6 +47,7 @@ class Evidence:
         self.trials = list(Store(str(folder / "tuning")).records())
         self.analyses = {str(a["name"]): a for a in data.analyses}
         self.setups = setups_of(self.records, data.batches)
+        self._scores: dict[tuple[Any, ...], DataFrame] = {}
 
     def of(self, suite: str, case: str = "") -> list[Setup]:
         """The setups of a suite, or of one of its cases or domains. Domains that were cut to
@@ -87,7 +80,15 @@ class Evidence:
         measure: str = "accuracy",
     ) -> DataFrame:
         """Scores by (seed, domain), of the seeds that have all the domains."""
-        wanted = domains or self.domains(suite, case)
+        wanted = tuple(domains or self.domains(suite, case))
+        key = (suite, label, case, wanted, measure)
+        if key not in self._scores:
+            self._scores[key] = self._find(*key)
+        return self._scores[key]
+
+    def _find(
+        self, suite: str, label: str, case: str, wanted: Sequence[str], measure: str
+    ) -> DataFrame:
         parts = []
         for setup in self.of(suite, case):
             rows = setup.rows.index[setup.rows["label"] == label]

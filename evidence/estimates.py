@@ -1,14 +1,8 @@
-"""Tables of docs/estimate.md, from what benchmarks/estimate.py wrote.
-
-python -m evidence.estimates evidence/benchmarks/estimate.json
-"""
+"""Tables of docs/estimate.md, from what benchmarks/estimate.py and benchmarks/uneven.py wrote."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,19 +20,8 @@ SCORES = {  # column of the table: column of the file
 }
 
 
-def ranks_table(evidence: Evidence) -> str:
-    return ranks(_rows(evidence.benchmark("estimate")))
-
-
-def errors_table(evidence: Evidence) -> str:
-    return errors(_rows(evidence.benchmark("estimate")))
-
-
-def others_table(evidence: Evidence) -> str:
-    return others(evidence.benchmark("estimate"))
-
-
-def _rows(content: dict[str, Any]) -> Rows:
+def _rows(evidence: Evidence, name: str = "estimate") -> Rows:
+    content = evidence.benchmark(name)
     return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
 
 
@@ -57,12 +40,12 @@ def _groups(rows: Rows) -> Iterator[tuple[str, Rows]]:
             yield f"**{family}, all**", group
 
 
-def ranks(rows: Rows) -> str:
+def ranks_table(evidence: Evidence) -> str:
     """Rank correlation with the true change: over all runs, and the mean within domains."""
     from scipy.stats import kendalltau, spearmanr
 
     lines = []
-    for label, group in _groups(rows):
+    for label, group in _groups(_rows(evidence)):
         truth = np.array([_true(r) for r in group])
         line = [label, str(len(group))]
         for column in SCORES.values():
@@ -81,9 +64,9 @@ def ranks(rows: Rows) -> str:
     return markdown(["", "runs", *SCORES], lines)
 
 
-def errors(rows: Rows) -> str:
+def errors_table(evidence: Evidence) -> str:
     """The estimate against the truth, in points; last what is called collapsed."""
-    lines = []
+    rows, lines = _rows(evidence), []
     for label, group in [*_groups(rows), ("called collapsed", [r for r in rows if r["collapsed"]])]:
         error = np.array([r["change"] - _true(r) for r in group])
         level = np.array([r["adapted"] - r["accuracy"] for r in group])
@@ -101,18 +84,18 @@ def errors(rows: Rows) -> str:
     return markdown(head, lines)
 
 
-def others(content: dict[str, Any]) -> str:
+def others_table(evidence: Evidence) -> str:
     """Other estimators, on the CIFAR-10 runs."""
     rows = [
         [name, *(f"{100 * value:.1f}" for value in pair)]
-        for name, pair in content["others"].items()
+        for name, pair in evidence.benchmark("estimate")["others"].items()
     ]
     return markdown(["", "error of change", "error of level"], rows)
 
 
 def uneven_table(evidence: Evidence) -> str:
     """Right verdicts without the check for uneven classes, with it, and with the true shares."""
-    rows, lines = _rows(evidence.benchmark("uneven")), []
+    rows, lines = _rows(evidence, "uneven"), []
     for group in dict.fromkeys(r["group"] for r in rows):
         mine = [r for r in rows if r["group"] == group]
         lines.append([group, str(len(mine)), str(sum(r["uneven"] for r in mine))])
@@ -125,12 +108,3 @@ def uneven_table(evidence: Evidence) -> str:
             lines[-1].append(f"{right} of {len(chosen)}" if chosen else DASH)
     head = ["streams", "runs", "look uneven", "helps, unchecked", "helps"]
     return markdown([*head, "helps, shares given", "hurts, shares given"], lines)
-
-
-def main() -> None:
-    content = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    print(ranks(_rows(content)), errors(_rows(content)), others(content), sep="\n\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -26,10 +26,16 @@ def percent(scores: DataFrame, mark: str = "") -> str:
     return f"**{text}**" if mark == "best" else text + SIGNS.get(mark, "")
 
 
-def marks_of(column: Sequence[DataFrame]) -> list[str]:
-    """The mark of each row of a column."""
-    marks, _ = rank(concat(dict(enumerate(column)), names=["row"]))
-    return [marks.get(row, "") for row in range(len(column))]
+def _marked(grid: Sequence[Sequence[DataFrame]]) -> list[list[str]]:
+    """The cells of a table, the highest of each column and its ties marked."""
+    marks = [
+        rank(concat(dict(enumerate(column)), names=["row"]))[0]
+        for column in zip(*grid, strict=True)
+    ]
+    return [
+        [percent(scores, marks[j].get(i, "")) for j, scores in enumerate(row)]
+        for i, row in enumerate(grid)
+    ]
 
 
 def points(first: DataFrame, second: DataFrame) -> str:
@@ -41,32 +47,27 @@ def points(first: DataFrame, second: DataFrame) -> str:
 
 
 def accuracy_table(
-    evidence: Evidence,
-    suite: str,
-    columns: Sequence[tuple[str, str, Sequence[str] | None]],
-    against: str = "bn",
+    evidence: Evidence, suite: str, columns: Sequence[tuple[str, Sequence[str]]]
 ) -> str:
-    """Methods × (title, case, domains), the gain over `against`, and the number of seeds."""
-    labels = evidence.labels(suite, columns[0][1])
-    grid = [[evidence.accuracy(suite, la, case, d) for _, case, d in columns] for la in labels]
-    marks = [marks_of([row[j] for row in grid]) for j in range(len(columns))]
-    base = [evidence.accuracy(suite, against, case, d) for _, case, d in columns]
+    """Methods × (title, domains), the gain over bn of the last column, and the number of seeds."""
+    labels = evidence.labels(suite)
+    grid = [[evidence.accuracy(suite, la, "", d) for _, d in columns] for la in labels]
+    bn = evidence.accuracy(suite, "bn", "", columns[-1][1])
     rows = []
-    for i, (label, row) in enumerate(zip(labels, grid, strict=True)):
-        cells = [percent(series, marks[j][i]) for j, series in enumerate(row)]
-        last = DASH if label == against else points(row[-1], base[-1])
+    for label, row, cells in zip(labels, grid, _marked(grid), strict=True):
+        last = DASH if label == "bn" else points(row[-1], bn)
         rows.append([label, *cells, last, _seeds(row)])
-    return markdown(["method", *(t for t, _, _ in columns), f"over {against}", "seeds"], rows)
+    return markdown(["method", *(title for title, _ in columns), "over bn", "seeds"], rows)
 
 
 def corruption_table(evidence: Evidence, suite: str) -> str:
-    return accuracy_table(evidence, suite, [(name, "", d) for name, d in SPANS.items()])
+    return accuracy_table(evidence, suite, list(SPANS.items()))
 
 
 def pacs_table(evidence: Evidence) -> str:
     domains = ("art_painting", "cartoon", "photo")
-    columns = [(d, "", [d]) for d in domains]
-    return accuracy_table(evidence, "pacs-shared", [*columns, ("mean", "", domains)])
+    columns = [(d, (d,)) for d in domains]
+    return accuracy_table(evidence, "pacs-shared", [*columns, ("mean", domains)])
 
 
 def tail_table(evidence: Evidence) -> str:
@@ -76,10 +77,9 @@ def tail_table(evidence: Evidence) -> str:
     grid = [[evidence.accuracy(suite, la, c) for c in cases] for la in labels]
     macro = [evidence.accuracy(suite, la, "IF=100", None, "accuracy_macro") for la in labels]
     grid = [[*row, m] for row, m in zip(grid, macro, strict=True)]
-    marks = [marks_of([row[j] for row in grid]) for j in range(4)]
     rows = [
-        [label, *(percent(s, marks[j][i]) for j, s in enumerate(row)), _seeds(row[:-1])]
-        for i, (label, row) in enumerate(zip(labels, grid, strict=True))
+        [label, *cells, _seeds(row[:-1])]
+        for label, row, cells in zip(labels, grid, _marked(grid), strict=True)
     ]
     return markdown(["method", *cases, "IF=100 over classes", "seeds"], rows)
 
@@ -117,21 +117,11 @@ BENCHMARKS: dict[str, tuple[str, str]] = {
     "ImageNet-sample-C": ("imagenet-shared", ""),
     "digits": ("digits-all", ""),
 }
-PAPER = {  # (table, data set, columns) of the paper, ResNet-18
-    "CIFAR-10-C, all images": ("IC", "CIFAR-10-C", ("1-15",)),
-    "PACS art_painting": ("DG", "PACS", ("art_painting",)),
-    "ImageNet-sample-C": ("IC", "ImageNet-C", ("1-15",)),
+PAPER = {  # table, data set and column of the paper, ResNet-18
+    "CIFAR-10-C, all images": ("IC", "CIFAR-10-C", "1-15"),
+    "PACS art_painting": ("DG", "PACS", "art_painting"),
+    "ImageNet-sample-C": ("IC", "ImageNet-C", "1-15"),
 }
-
-
-def printed(benchmark: str, method: str) -> float | None:
-    """What the paper prints, in percent; the mean where we average several of its columns."""
-    if benchmark not in PAPER:
-        return None
-    table, data, columns = PAPER[benchmark]
-    found = [paper_value(table, data, "ResNet-18", method, c) for c in columns]
-    known = [v for v in found if v is not None]
-    return sum(known) / len(known) if len(known) == len(columns) else None
 
 
 def results_table(evidence: Evidence) -> str:
@@ -168,7 +158,8 @@ def summary_table(evidence: Evidence) -> str:
 
 
 def _paper_cell(benchmark: str, method: str) -> str:
-    value, source = printed(benchmark, method), printed(benchmark, "source")
+    table, data, column = PAPER[benchmark]
+    value, source = (paper_value(table, data, "ResNet-18", m, column) for m in (method, "source"))
     if value is None:
         return DASH
     gain = "" if source is None or method == "source" else f" ({value - source:+.1f})"

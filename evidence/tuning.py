@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 
 from fretta.experiment.records import Record
 from fretta.experiment.tune import Rule, score
@@ -15,40 +16,25 @@ TUNED = ("tent", "eta", "eata", "sar", "tsd", "tipi", "s-fret", "g-fret")
 ONLY_LR = ("lam", "k1", "k2")  # trials that change something else are not about the rate
 
 
-def rates(records: Iterable[Record], defaults: dict[str, object]) -> dict[float, Record]:
-    """By learning rate, everything else as the library has it."""
-    return {
-        float(r.settings["lr"]): r
-        for r in records
-        if all(r.settings.get(k) == defaults.get(k) for k in ONLY_LR)
-    }
-
-
 def view(evidence: Evidence, suite: str, method: str, rule: Rule) -> dict[float, Record]:
-    """The trials that a rule may look at."""
+    """By learning rate, the trials that a rule may look at, with all other settings as usual."""
     found = evidence.trial(suite, method)
-    usual = _usual(found)
+    counts = {k: Counter(r.settings.get(k) for r in found) for k in ONLY_LR}
+    usual = {k: count.most_common(1)[0][0] for k, count in counts.items() if count}
     if rule is Rule.EXTRA_CORRUPTIONS:
         chosen = [r for r in found if r.run["data"].get("corruption") == "extra"]
     elif rule is Rule.FIRST_DOMAIN:
         chosen = [r for r in found if _first(r)]
     else:
         chosen = [r for r in found if not _first(r) and r.run["data"].get("corruption") != "extra"]
-    return dict(sorted(rates(chosen, usual).items()))
+    chosen = [r for r in chosen if all(r.settings.get(k) == v for k, v in usual.items())]
+    return dict(sorted({float(r.settings["lr"]): r for r in chosen}.items()))
 
 
 def _first(record: Record) -> bool:
     if record.run["data"]["name"] == "pacs":  # each case is one domain
         return True
     return bool(record.run["order_options"].get("domains"))
-
-
-def _usual(found: list[Record]) -> dict[str, object]:
-    counts: dict[str, dict[object, int]] = {k: {} for k in ONLY_LR}
-    for r in found:
-        for k in ONLY_LR:
-            counts[k][r.settings.get(k)] = counts[k].get(r.settings.get(k), 0) + 1
-    return {k: max(c, key=lambda v: c[v]) for k, c in counts.items() if c}
 
 
 def best(trials: dict[float, Record], rule: Rule) -> float | None:

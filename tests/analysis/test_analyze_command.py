@@ -11,7 +11,7 @@ from fretta.cli import app
 from fretta.errors import FrettaError
 from fretta.experiment.store import Store, StoreError
 from fretta.report.data import ReportData
-from fretta.report.figures import figures
+from fretta.report.figures import find_figures
 
 SMALL = ["--limit", "32", "--batch-size", "16", "--threads", "1"]
 
@@ -26,7 +26,7 @@ def run(*arguments: str) -> str:
 
 def drawn(store: Path) -> list[str]:
     data = ReportData.read(Store(store))
-    names = [f.name for f in figures(data)]
+    names = [f.name for f in find_figures(data, [])[0]]
     assert not data.damaged
     return names
 

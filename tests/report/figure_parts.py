@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fretta.experiment.records import Record, Run
+from synthetic import record
+
+from fretta.experiment.records import Record
 from fretta.experiment.store import Store
 from fretta.report.data import ReportData
 
@@ -26,49 +28,35 @@ def put(
     **hyperparameters: Any,
 ) -> Record:
     """A run over two domains, two batches of 50 images each, `right` of 100 right in each."""
-    name = method or label
-    run = Run(
-        *({"name": "digits"}, case, {"spec": "digits:resnet8"}, "w", name, hyperparameters),
-        *("continual", {}, 50, seed),
+    made = record(
+        label,
+        seed,
+        suite=suite,
+        case=case,
+        method=method or label,
+        accuracy={domain: n / 100 for domain, n in zip(DOMAINS, right, strict=True)},
+        hyperparameters=hyperparameters,
+        seconds=0.1 if label == "source" else 0.3,
+        images=100,
+        weights=case,
     )
-    rows = [
-        {
-            "domain": domain,
-            "images": 100,
-            "accuracy": n / 100,
-            "passes": "1F",
-            "nrs_before": 0.6,
-            "nrs_after": 0.6 if name == "source" else 0.5,
-        }
-        for domain, n in zip(DOMAINS, right, strict=True)
-    ]
-    mean = sum(right) / 200
-    overall = {
-        "mean_over_domains": mean,
-        "accuracy": mean,
-        "seconds_per_batch": 0.01 if name == "source" else 0.03,
-    }
-    tags = {"suite": suite, "case": case, "label": label}
-    record = Record(vars(run) | {}, run.key, "done", tags, rows, overall)
-    store.put(record, _details(right) if details else None)
-    return record
+    store.put(made, _details(right) if details else None)
+    return made
 
 
 def _details(right: tuple[int, int]) -> dict[str, Any]:
-    domains = []
-    for domain, n in zip(DOMAINS, right, strict=True):
-        wrong = 100 - n  # all of them images of class 1, which are taken for class 0
-        domains.append(
-            {
-                "domain": domain,
-                "class_seen": [0, 100, 0],
-                "class_right": [0, n, 0],
-                "class_predicted": [wrong, n, 0],
-                "bin_count": [0, 50, 50],
-                "bin_confidence": [0.0, 25.0, 45.0],
-                "bin_right": [0, n // 2, n - n // 2],
-            }
-        )
+    domains = [
+        {
+            "domain": domain,
+            "class_seen": [0, 100, 0],
+            "class_right": [0, n, 0],
+            "class_predicted": [100 - n, n, 0],  # images of class 1 taken for class 0
+            "bin_count": [0, 50, 50],
+            "bin_confidence": [0.0, 25.0, 45.0],
+            "bin_right": [0, n // 2, n - n // 2],
+        }
+        for domain, n in zip(DOMAINS, right, strict=True)
+    ]
     total = sum(right)
     halves = [n // 2 for n in right]
     return {
@@ -100,38 +88,32 @@ def about(kind: str, methods: list[str]) -> dict[str, Any]:
 
 
 def redundancy() -> dict[str, Any]:
-    methods = ["source", "bn", "s-fret"]
     lower = {"source": 0.0, "bn": 0.05, "s-fret": 0.06}
+    shifts = [(0.0, "clean", 0.0)]
+    shifts += [(s, c, extra) for s in (1.0, 5.0) for c, extra in (("fog", 0.0), ("snow", 0.02))]
     points = [
         {
             "severity": s,
-            "corruption": "clean" if s == 0 else c,
+            "corruption": c,
             "method": m,
             "images": 100,
             "accuracy": 0.9 - 0.1 * s,
             "nrs": 0.5 + 0.02 * s + extra - lower[m],
         }
-        for s in (0.0, 1.0, 5.0)
-        for c, extra in ([("clean", 0.0)] if s == 0 else [("fog", 0.0), ("snow", 0.02)])
-        for m in methods
+        for s, c, extra in shifts
+        for m in lower
     ]
-    graph = [[1.0, 0.5, 0.1], [0.5, 1.0, 0.9], [0.1, 0.9, 1.0]]
     relation = {
         "features": [2, 0, 1],
         "of": 3,
-        "clean": graph,
+        "clean": [[1.0, 0.5, 0.1], [0.5, 1.0, 0.9], [0.1, 0.9, 1.0]],
         "shifted": [[1.0] * 3] * 3,
         "images": [100, 100],
         "nrs": [0.5, 1.0],
         "target": {"corruption": "fog", "severity": 5.0},
     }
-    return {
-        **about("redundancy", methods),
-        "corruptions": ["fog", "snow"],
-        "features": 3,
-        "points": points,
-        "relation": relation,
-    }
+    more = {"corruptions": ["fog", "snow"], "features": 3, "points": points, "relation": relation}
+    return about("redundancy", list(lower)) | more
 
 
 def mechanism() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fretta.experiment.records import Record, Run
 from fretta.experiment.store import Store
-from fretta.report.tables import CORRUPTIONS
+from fretta.report.palette import CORRUPTIONS
 
 METHODS = ("source", "bn", "tent", "eata", "sar", "tsd", "tipi", "tea", "s-fret", "g-fret")
 HOSTILE = "<script>alert(1)</script>"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from synthetic import HOSTILE, corruption_records, domain_records, fill, record
 
-from fretta.report.tables import CORRUPTIONS
+from fretta.report.palette import CORRUPTIONS
 from fretta.report.watch import Watched, serve
 from fretta.report.write import write_report
 
@@ -115,24 +115,16 @@ def js(browser: Any, code: str, *arguments: Any) -> Any:
 
 
 def labels(browser: Any, table: str) -> list[str]:
-    return list(
-        js(
-            browser,
-            """[...document.querySelectorAll(
-        `table[data-name="${arguments[0]}"] tr.row`)].filter((r) => !r.hidden)
-        .map((r) => r.querySelector(".name").textContent)""",
-            table,
-        )
-    )
+    rows = f"""[...document.querySelectorAll('table[data-name="{table}"] tr.row')]"""
+    shown = ".filter((r) => !r.hidden).map((r) => r.querySelector('.name').textContent)"
+    return list(js(browser, rows + shown))
 
 
 def press(browser: Any, *keys: str) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 
-    actions = ActionChains(browser)
     for key in keys:
-        actions.send_keys(key)
-    actions.perform()
+        ActionChains(browser).send_keys(key).perform()
 
 
 TABLE = "digits-digits-corruption"
@@ -161,20 +153,24 @@ def test_sort_by_click_and_by_keyboard(browser: Any, pages: dict[str, str]) -> N
     assert labels(browser, TABLE) == original
 
 
-def test_filter(browser: Any, pages: dict[str, str]) -> None:
+def test_filter_and_the_numbers_of_the_paper(browser: Any, pages: dict[str, str]) -> None:
     browser.get(pages["ordinary"])
     box = browser.find_element("id", "filter")
-    box.send_keys("TENT")
-    assert labels(browser, TABLE) == ["tent"]
+    for text, found in (("TENT", ["tent"]), ("failed", ["sar"])):
+        box.clear()
+        box.send_keys(text)
+        assert labels(browser, TABLE) == found
     assert " of " in browser.find_element("id", "count").text
-    box.clear()
-    box.send_keys("failed")
-    assert labels(browser, TABLE) == ["sar"]
-    nothing = js(browser, "document.querySelectorAll('.block.nothing').length")
-    assert nothing > 0
+    assert js(browser, "document.querySelectorAll('.block.nothing').length") > 0
     box.clear()
     box.send_keys(" ")
     assert len(labels(browser, TABLE)) == 5
+    button = browser.find_element("id", "paper")
+    number = browser.find_element("css selector", "td .paper")
+    assert not number.is_displayed()
+    button.click()
+    assert number.is_displayed()
+    assert button.get_attribute("aria-pressed") == "true"
 
 
 def test_toggle_a_method_in_a_figure(browser: Any, pages: dict[str, str]) -> None:
@@ -185,22 +181,20 @@ def test_toggle_a_method_in_a_figure(browser: Any, pages: dict[str, str]) -> Non
         "f.querySelectorAll('.toggle').length > 1 && f.querySelector('.series.s1'))",
     )
     assert figure is not None
-    hidden = (
-        "[...arguments[0].querySelectorAll('.drawing .series.s1')]"
-        ".every((e) => getComputedStyle(e).display === 'none')"
-    )
+
+    def hidden(series: int) -> bool:
+        shown = "getComputedStyle(e).display !== 'none'"
+        parts = f"[...arguments[0].querySelectorAll('.drawing .series.s{series}')]"
+        return not js(browser, f"{parts}.some((e) => {shown})", figure)
+
     button = js(browser, "arguments[0].querySelectorAll('.toggle')[1]", figure)
-    assert not js(browser, hidden, figure)
+    assert not hidden(1)
     button.click()
-    assert js(browser, hidden, figure)
+    assert hidden(1)
+    assert not hidden(0)
     assert button.get_attribute("aria-pressed") == "false"
-    others = (
-        "[...arguments[0].querySelectorAll('.drawing .series.s0')]"
-        ".some((e) => getComputedStyle(e).display !== 'none')"
-    )
-    assert js(browser, others, figure)
     button.click()
-    assert not js(browser, hidden, figure)
+    assert not hidden(1)
 
 
 def test_values_on_hover(browser: Any, pages: dict[str, str]) -> None:
@@ -222,14 +216,11 @@ def test_the_runs_of_a_number_by_keyboard(browser: Any, pages: dict[str, str]) -
     from selenium.webdriver.common.keys import Keys
 
     browser.get(pages["ordinary"])
-    cells = js(
-        browser,
-        f"""[...document.querySelectorAll('table[data-name="{TABLE}"] .cell')]
-        .map((c) => c.tabIndex)""",
-    )
+    every = f"""[...document.querySelectorAll('table[data-name="{TABLE}"] .cell')]"""
+    cells = js(browser, f"{every}.map((c) => c.tabIndex)")
     assert sorted(set(cells)) == [-1, 0]
     assert cells.count(0) == 1  # one stop for Tab; arrows do the rest
-    js(browser, f"""document.querySelector('table[data-name="{TABLE}"] .cell').focus()""")
+    js(browser, f"{every}[0].focus()")
     press(browser, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
     at = js(
         browser,
@@ -250,22 +241,10 @@ def test_the_runs_of_a_number_by_keyboard(browser: Any, pages: dict[str, str]) -
     press(browser, Keys.ESCAPE)
     assert until(lambda: not dialog.is_displayed())
     assert js(browser, "document.activeElement.dataset.column") == "8-15"
-
-
-def test_why_a_run_failed(browser: Any, pages: dict[str, str]) -> None:
     browser.get(pages["ordinary"])
     browser.find_element("css selector", ".problems button").click()
+    # why a run failed
     assert "RuntimeError: out of ideas" in browser.find_element("id", "dialog").text
-
-
-def test_the_numbers_of_the_paper(browser: Any, pages: dict[str, str]) -> None:
-    browser.get(pages["ordinary"])
-    button = browser.find_element("id", "paper")
-    number = browser.find_element("css selector", "td .paper")
-    assert not number.is_displayed()
-    button.click()
-    assert number.is_displayed()
-    assert button.get_attribute("aria-pressed") == "true"
 
 
 def set_scheme(browser: Any, scheme: str) -> None:
@@ -326,13 +305,15 @@ def test_narrow_screens(browser: Any, pages: dict[str, str], name: str, width: i
         assert 0 <= first[1] < 60
 
 
-def phone(browser: Any, page: str) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone(browser: Any, pages: dict[str, str], scheme: str) -> None:
+    """A dot stands beside its method; a wide table has a shadow at the right edge, which is gone
+    at the end of the table."""
+    from PIL import Image
+
+    set_scheme(browser, scheme)
     set_size(browser, 390, 844, True)
-    browser.get(page)
-
-
-def test_a_dot_stands_beside_its_method(browser: Any, pages: dict[str, str]) -> None:
-    phone(browser, pages["ordinary"])
+    browser.get(pages["ordinary"])
     apart = js(
         browser,
         """[...document.querySelectorAll("tbody th .dot")].filter((dot) => {
@@ -342,19 +323,7 @@ def test_a_dot_stands_beside_its_method(browser: Any, pages: dict[str, str]) -> 
         }).length""",
     )
     assert apart == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_wide_table_shows_that_it_scrolls(
-    browser: Any, pages: dict[str, str], scheme: str
-) -> None:
-    """A shadow at the right edge, which is gone at the end of the table."""
-    from PIL import Image
-
-    set_scheme(browser, scheme)
-    phone(browser, pages["ordinary"])
     box = js(browser, "document.querySelector('.wide').parentElement")
-
     page = js(browser, "getComputedStyle(document.body).backgroundColor")
     plain = [int(v) for v in re.findall(r"\d+", page)]
 
@@ -412,19 +381,13 @@ def test_landmarks_and_names(browser: Any, pages: dict[str, str]) -> None:
         """[...document.querySelectorAll("table[data-name]")].every((t) =>
         t.caption && [...t.querySelectorAll("thead th, tbody th")].every((h) => h.scope))""",
     )
-    levels = js(
-        browser,
-        """[...document.querySelectorAll("h1, h2, h3")]
-        .filter((h) => !h.closest("dialog")).map((h) => Number(h.tagName[1]))""",
-    )
+    headings = "[...document.querySelectorAll('h1, h2, h3')].filter((h) => !h.closest('dialog'))"
+    levels = js(browser, f"{headings}.map((h) => Number(h.tagName[1]))")
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
-    assert js(
-        browser,
-        """[...document.querySelectorAll("figure")].every((f) =>
-        f.querySelector("details table"))""",
-    )
+    figures = "[...document.querySelectorAll('figure')]"
+    assert js(browser, f"{figures}.every((f) => f.querySelector('details table'))")
 
 
 # ---- live ---------------------------------------------------------------------------------------
@@ -439,32 +402,18 @@ def test_a_record_that_arrives_while_watching(browser: Any, tmp_path: Path) -> N
         browser.get(f"http://127.0.0.1:{server.server_address[1]}/")
         until(lambda: "Watching" in browser.find_element("id", "status").text)
         browser.find_element("id", "filter").send_keys("t")
-        js(browser, f"""document.querySelectorAll('table[data-name="{TABLE}"] .sort')[1].click()""")
-        js(
-            browser,
-            f"""document.querySelector('table[data-name="{TABLE}"]')
-            .scrollIntoView({{behavior: "instant"}})""",
-        )
+        table = f"""document.querySelector('table[data-name="{TABLE}"]')"""
+        js(browser, f"{table}.querySelectorAll('.sort')[1].click()")
+        js(browser, f"{table}.scrollIntoView({{behavior: 'instant'}})")
         assert labels(browser, TABLE) == ["tent"]
-        place = (
-            "document.querySelector('table[data-name=\"digits-digits-corruption\"]')"
-            ".getBoundingClientRect().top"
-        )
-        before = js(browser, place)
+        before = js(browser, f"{table}.getBoundingClientRect().top")
         fill(tmp_path, corruption_records("digits", labels=("tea", "bn"), seeds=(0,)))
         until(lambda: "tea" in labels(browser, TABLE))
         # Filter, order and place are as the reader left them.
         assert set(labels(browser, TABLE)) == {"tent", "tea"}
         assert browser.find_element("id", "filter").get_attribute("value") == "t"
-        assert (
-            js(
-                browser,
-                f"""document.querySelector('table[data-name="{TABLE}"] [aria-sort]')
-            .cellIndex""",
-            )
-            == 1
-        )
-        assert js(browser, place) == pytest.approx(before, abs=3)
+        assert js(browser, f"{table}.querySelector('[aria-sort]').cellIndex") == 1
+        assert js(browser, f"{table}.getBoundingClientRect().top") == pytest.approx(before, abs=3)
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "abc.pt").write_bytes(b"x")
         until(lambda: "1 in flight" in browser.find_element("id", "status").text)

@@ -10,6 +10,7 @@ import csv
 import io
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,12 @@ from synthetic import HOSTILE, domain_records, record, shift_records
 
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
-from fretta.report.build import Report
 from fretta.report.data import ReportData
 from fretta.report.page import RunData
 from fretta.report.render import comma_separated, latex, markdown, table_view
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
+from fretta.report.write import Report
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -58,14 +59,15 @@ def named(records: list[Record], ending: str) -> Table:
     return next(t for t in tables_of(setups_of(records)) if t.name.endswith(ending))
 
 
-CASES = {
-    "own-accuracy": lambda: (named(mixed(), "accuracy"), mixed()),
-    "own-cost": lambda: (named(mixed(), "cost"), mixed()),
-    "pacs": lambda: (
-        named(domain_records(backbones=("resnet18",)), "accuracy"),
-        domain_records(backbones=("resnet18",)),
-    ),
-    "label-shift": lambda: (named(shift_records(), "label-shift"), shift_records()),
+def pacs() -> list[Record]:
+    return domain_records(backbones=("resnet18",))
+
+
+CASES: dict[str, tuple[Callable[[], list[Record]], str]] = {
+    "own-accuracy": (mixed, "accuracy"),
+    "own-cost": (mixed, "cost"),
+    "pacs": (pacs, "accuracy"),
+    "label-shift": (shift_records, "label-shift"),
 }
 
 
@@ -80,9 +82,10 @@ def html(table: Table, records: list[Record]) -> str:
 @pytest.mark.parametrize("form", ["md", "tex", "csv", "html"])
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, form: str) -> None:
-    table, records = CASES[name]()
+    make, ending = CASES[name]
+    table = named(make(), ending)
     if form == "html":
-        text = html(table, records)
+        text = html(table, make())
     else:
         text = {"md": markdown, "tex": latex, "csv": comma_separated}[form](table)
     if form == "tex":
@@ -94,18 +97,8 @@ def test_golden(name: str, form: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-def test_every_mark_is_in_the_golden_files() -> None:
-    """The files would be worth little if they did not show what they are for."""
-    text = (GOLDEN / "own-accuracy.md").read_text(encoding="utf-8")
-    for sign in ("**", "†", "failed", "| – |", "tuned on target labels", "uncommitted code", "lr"):
-        assert sign in text, sign
-    paper = (GOLDEN / "pacs.tex").read_text(encoding="utf-8")
-    for sign in (r"\textbf{", r"$^\dagger$", r"\pm", "paper & diff.", r"\toprule"):
-        assert sign in paper, sign
-
-
 def test_without_the_paper() -> None:
-    table = named(domain_records(backbones=("resnet18",)), "accuracy")
+    table = named(pacs(), "accuracy")
     for render in (markdown, latex, comma_separated):
         assert "paper" in render(table, True)
         assert "paper" not in render(table, False)
@@ -162,19 +155,13 @@ def check_latex(text: str) -> None:
     assert spec
     body = text.split(r"\toprule")[1].split(r"\bottomrule")[0]
     for line in body.split(r"\\")[:-1]:
-        cells = (
-            re.sub(
-                r"\\&", "", re.sub(r"\\multicolumn\{(\d+)\}", lambda m: "&" * (int(m[1]) - 1), line)
-            ).count("&")
-            + 1
-        )
-        assert cells == len(spec[1]), line
+        spread = re.sub(r"\\multicolumn\{(\d+)\}", lambda m: "&" * (int(m[1]) - 1), line)
+        assert spread.replace(r"\&", "").count("&") + 1 == len(spec[1]), line
 
 
 def test_the_page_knows_the_runs_of_a_cell() -> None:
-    table, records = CASES["own-accuracy"]()
-    data = RunData(records)
-    view = table_view(table, data.numbers, paper=True)
+    data = RunData(mixed())
+    view = table_view(named(mixed(), "accuracy"), data.numbers, paper=True)
     first = view["sections"][0]["rows"][0]
     assert first["label"] == "source"
     assert first["cells"][0]["runs"] == "0 1 2"

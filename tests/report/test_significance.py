@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from pandas import DataFrame, MultiIndex, Series, concat
 
+from fretta.report import significance
 from fretta.report.significance import basis, compare, rank
 
 
@@ -43,18 +44,22 @@ def marks(*rows: DataFrame) -> list[str]:
     return [found.get(row, "") for row in range(len(rows))]
 
 
-def p_of(first: DataFrame, second: DataFrame) -> float:
+def between(first: DataFrame, second: DataFrame) -> significance.Test:
     test = compare(first, second)
     assert test is not None
-    assert test.p is not None
-    return test.p
+    return test
+
+
+def p_of(first: DataFrame, second: DataFrame) -> float:
+    p = between(first, second).p
+    assert p is not None
+    return p
 
 
 def test_batches_by_hand() -> None:
     """One domain of one run is a paired t-test over its batches."""
     a, b = batches([8, 9, 7, 8, 9, 10]), batches([7, 7, 7, 6, 8, 7])
-    test = compare(a, b)
-    assert test is not None
+    test = between(a, b)
     assert (test.basis, test.n, test.seeds) == ("batches", 6, 1)
     # Differences 1, 2, 0, 2, 1, 3: mean 1.5, deviation 1.0488, t = 3.5032 with 5 degrees.
     assert test.difference == pytest.approx(0.15)
@@ -78,13 +83,11 @@ def test_other_measures_are_paired_over_seeds_and_domains() -> None:
             ({"fog": 0.1, "snow": 0.2}, {"fog": 0.3, "snow": 0.5}),
         )
     )
-    test = compare(a, b)
-    assert test is not None
+    test = between(a, b)
     # Differences 0.1, 0.2, 0.3, 0.4: mean 0.25, deviation 0.1291, t = 3.873 with 3 degrees.
     assert (test.basis, test.n) == ("domains", 4)
     assert test.p == pytest.approx(0.0305, abs=1e-4)
-    lonely = compare(shares(0.5, images=0), shares(0.4, images=0))
-    assert lonely is not None
+    lonely = between(shares(0.5, images=0), shares(0.4, images=0))
     assert lonely.p is None
     assert not lonely.distinct
 
@@ -110,22 +113,16 @@ def test_pairing_sees_what_the_number_of_images_hides() -> None:
     """Batches differ by much more than the methods do."""
     right = [40, 90, 60, 75, 50, 85, 65, 95]
     a, b = batches(right, size=100), batches([r - 2 + r % 3 for r in right], size=100)
-    assert compare(a, b).distinct  # type: ignore[union-attr]
-    assert not compare(*(shares(s["value"].iloc[0], images=800) for s in (a, b))).distinct  # type: ignore[union-attr]
+    assert between(a, b).distinct
+    assert not between(*(shares(s["value"].iloc[0], images=800) for s in (a, b))).distinct
 
 
-def test_seeds_that_disagree_are_noise() -> None:
-    """A method that collapses in one order of three is not worse for certain."""
-    steady, collapses = shares(0.75, 0.75, 0.75), shares(0.8, 0.3, 0.8)
-    assert not compare(steady, collapses).distinct  # type: ignore[union-attr]
-
-
-def test_seeds_do_not_make_more_images() -> None:
-    """The same images in another order: what they cannot tell, five orders of them cannot."""
-    one, five = (compare(shares(*[0.52] * n), shares(*[0.5] * n)) for n in (1, 5))
-    assert one is not None
-    assert five is not None
-    assert five.p == pytest.approx(one.p)
+def test_seeds_add_noise_but_no_images() -> None:
+    """A method that collapses in one order of three is not worse for certain; and what some images
+    cannot tell, five orders of them cannot."""
+    assert not between(shares(0.75, 0.75, 0.75), shares(0.8, 0.3, 0.8)).distinct
+    one, five = (p_of(shares(*[0.52] * n), shares(*[0.5] * n)) for n in (1, 5))
+    assert five == pytest.approx(one)
 
 
 def test_false_alarms_are_as_rare_as_stated() -> None:
@@ -137,30 +134,24 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
         own = draw.random((2, 3, 8, 64)) < 0.7
         both = draw.random((3, 8, 64)) < 0.7
         a, b = (batches(np.where(agree, both, mine).sum(2), size=64) for mine in own)
-        alarms += compare(a, b).distinct  # type: ignore[union-attr]
+        alarms += between(a, b).distinct
     spread = math.sqrt(0.05 * 0.95 / trials)
     assert abs(alarms / trials - 0.05) < 4 * spread
 
 
 def test_only_common_seeds_count() -> None:
-    test = compare(shares(0.1, 0.2, 0.3), shares(0.1, 0.1, first=2))
-    assert test is not None
+    test = between(shares(0.1, 0.2, 0.3), shares(0.1, 0.1, first=2))
     assert (test.seeds, test.difference) == (1, pytest.approx(0.2))
     assert compare(shares(0.1), shares(0.2, first=5)) is None
 
 
-def test_batches_that_differ_are_not_paired() -> None:
+def test_what_cannot_be_paired() -> None:
     other = batches([7, 7, 7, 6, 8, 7], size=11)
-    assert compare(batches([8, 9, 7, 8, 9, 10]), other).basis == "images"  # type: ignore[union-attr]
-    few = compare(batches([8, 9]), batches([7, 7]))
-    assert few is not None
+    assert between(batches([8, 9, 7, 8, 9, 10]), other).basis == "images"
+    few = between(batches([8, 9]), batches([7, 7]))
     assert few.basis == "images"  # two batches say nothing about their spread
-
-
-def test_equal_predictions_are_equal() -> None:
     same = batches([8, 9, 7, 8, 9, 10])
-    assert p_of(same, same) == 1.0
-    assert p_of(shares(1.0), shares(1.0)) == 1.0
+    assert p_of(same, same) == p_of(shares(1.0), shares(1.0)) == 1.0
 
 
 def test_the_highest_mean_alone_is_best() -> None:
@@ -174,11 +165,10 @@ def test_the_highest_mean_alone_is_best() -> None:
 
 
 def test_the_test_in_words() -> None:
-    tests = [compare(shares(0.9, 0.9, 0.9), shares(*v)) for v in ((0.5, 0.5), (0.6, 0.6))]
-    words = basis([t for t in tests if t])
+    tests = [between(shares(0.9, 0.9, 0.9), shares(*v)) for v in ((0.5, 0.5), (0.6, 0.6))]
+    words = basis(tests)
     assert "(1,000)" in words
     assert "2 seeds" in words
     assert "batches" not in words
-    paired = compare(batches([8, 9, 7, 8, 9, 10]), batches([7, 7, 7, 6, 8, 7]))
-    assert paired is not None
+    paired = between(batches([8, 9, 7, 8, 9, 10]), batches([7, 7, 7, 6, 8, 7]))
     assert "6 batches of 1 seed" in basis([paired])

@@ -20,12 +20,12 @@ from synthetic import (
 )
 
 from fretta.experiment.records import Record, joined_tags
-from fretta.report.build import build
 from fretta.report.data import ReportData
 from fretta.report.glance import headline
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
 from fretta.report.tables import Table, tables_of
+from fretta.report.write import build
 
 
 def table(records: list[Record], ending: str) -> Table:
@@ -81,63 +81,38 @@ def test_other_streams_are_other_tables_and_other_settings_other_rows() -> None:
     assert any("weights xxxxxxxx" in n for n in notes)
     stems = [t.name for t in tables_of(setups)]
     assert len(set(stems)) == len(stems)
-
-
-def test_whatever_differs_between_rows_of_one_label_is_told() -> None:
-    """Also an entry of a run that tables know nothing about."""
     guarded = two("tent", 0.6)
-    for r in guarded:
-        r.run["guard"] = {"reset": True}
+    guarded[0].run["guard"] = {"reset": True}  # an entry that tables know nothing about
     made = table([*two("tent", 0.5), *guarded], "accuracy")
     assert sorted(made.rows["setting"]) == ["", "reset on"]
 
 
 def test_cases_that_are_domains_make_one_table() -> None:
     made = [t for t in tables_of(setups_of(domain_records())) if "accuracy" in t.name]
-    assert [t.title for t in made] == [
-        "Accuracy per domain: resnet18",
-        "Accuracy per domain: resnet50",
-    ]
+    assert [t.title.rpartition(": ")[2] for t in made] == ["resnet18", "resnet50"]
     assert names(made[0]) == [*("art_painting", "cartoon", "photo", "sketch", "average", "gain")]
     assert made[0].rows["label"].tolist() == list(METHODS)
-    assert cell(made[0], "tent", "average").n == 3
-
-
-def test_an_average_needs_all_domains() -> None:
+    # an average needs all domains
+    missing = ("resnet18/sketch", "tent", 2)
     records = [
         r
-        for r in domain_records()
-        if not (
-            r.tags["case"].endswith("sketch") and r.tags["label"] == "tent" and r.run["seed"] == 2
-        )
+        for r in domain_records(backbones=("resnet18",))
+        if (r.tags["case"], r.tags["label"], r.run["seed"]) != missing
     ]
-    made = next(t for t in tables_of(setups_of(records)) if "accuracy" in t.name)
-    assert cell(made, "tent", "sketch").n == 2
-    assert cell(made, "tent", "photo").n == 3
-    assert cell(made, "tent", "average").n == 2
+    found = table(records, "accuracy")
+    assert [cell(found, "tent", c).n for c in ("sketch", "photo", "average")] == [2, 3, 2]
 
 
 def test_retrained_weights_are_not_mixed_with_old_ones() -> None:
-    old = domain_records(labels=("source", "tent"), backbones=("resnet18",))
-    new = list(domain_records(labels=("source", "tent"), backbones=("resnet18",)))
-    fresh = []
-    for r in new:
-        made = record(
-            r.tags["label"],
-            r.run["seed"],
-            suite="pacs",
-            case=r.tags["case"],
-            data=r.run["data"],
-            accuracy={r.rows[0]["domain"]: 0.9},
-            weights="retrained",
-        )
+    old, new = (
+        domain_records(labels=("source", "tent"), backbones=("resnet18",)) for _ in range(2)
+    )
+    for made in new:
+        made.run["weights_hash"] = "retrained"
         made.provenance["finished"] += 1000
-        fresh.append(made)
-    setups = setups_of([*old, *fresh])
-    assert len(setups) == 2
-    for setup in setups:
-        kinds = {r.run["weights_hash"] == "retrained" for r in setup.runs["record"]}
-        assert len(kinds) == 1
+    setups = setups_of([*old, *new])
+    kinds = [{r.run["weights_hash"] == "retrained" for r in s.runs["record"]} for s in setups]
+    assert sorted(map(list, kinds)) == [[False], [True]]
 
 
 # ---- the tables of the paper --------------------------------------------------------------------
@@ -149,26 +124,12 @@ def test_domain_generalization_beside_the_paper() -> None:
     assert mine.paper == paper_value("DG", "PACS", "ResNet-18", "g-fret", "sketch")
     assert cell(made, "source", "average").paper == 81.84
     assert cell(made, "bn", "gain").paper == pytest.approx(82.66 - 81.84)
-
-
-def test_some_domains_are_compared_with_the_same_of_the_paper() -> None:
-    """One or two domains of four: the printed average would be of others."""
-    two_of_four = domain_records(domains=("photo", "sketch"), backbones=("resnet18",))
-    made = table(two_of_four, "accuracy")
+    # some domains are compared with the same of the paper: its average would be of others
+    made = table(domain_records(domains=("photo", "sketch"), backbones=("resnet18",)), "accuracy")
     assert cell(made, "source", "average").paper == pytest.approx((95.03 + 76.58) / 2)
     assert cell(made, "bn", "gain").paper == pytest.approx((95.14 + 73.83 - 95.03 - 76.58) / 2)
-    one = table(domain_records(domains=("photo",), backbones=("resnet18",)), "accuracy")
-    assert cell(one, "bn", "gain").paper == pytest.approx(95.14 - 95.03)
     some = domain_records("vlcs", ("Caltech101", "LabelMe"), ("resnet18",))
     assert not table(some, "scalability").has_paper
-
-
-def test_fewer_images_than_the_paper_are_noted() -> None:
-    records = corruption_records()
-    for r in records:
-        r.run["order_options"] = {"limit": 100}
-    assert any("Only 100 images per domain" in n for n in table(records, "accuracy").notes)
-    assert not any("images per domain:" in n for n in table(corruption_records(), "accuracy").notes)
 
 
 def test_the_spelling_of_names_does_not_matter() -> None:
@@ -191,12 +152,18 @@ def test_the_spelling_of_names_does_not_matter() -> None:
 def test_groups_of_corruptions() -> None:
     made = table(corruption_records(), "corruption")
     assert names(made) == ["1-7", "8-15", "1-15"]
-    spans = [cell(made, "tent", c).value for c in ("1-7", "8-15", "1-15")]
-    first, second, both = spans
+    first, second, both = (cell(made, "tent", c).value for c in names(made))
     assert both == pytest.approx((7 * first + 8 * second) / 15)
     assert cell(made, "tent", "1-7").paper == 73.06
-    detail = table(corruption_records(), "accuracy")
-    assert len(detail.columns) == 17
+    assert len(table(corruption_records(), "accuracy").columns) == 17
+    limited = corruption_records()
+    for r in limited:
+        r.run["order_options"] = {"limit": 100}
+    noted = [
+        any("Only 100 images per domain" in n for n in table(r, "accuracy").notes)
+        for r in (limited, corruption_records())
+    ]
+    assert noted == [True, False]
 
 
 def test_label_shift_micro_and_macro() -> None:
@@ -268,16 +235,12 @@ def test_cost_against_source() -> None:
         )
         for label, s in (("source", 40.0), ("s-fret", 50.0))
     ]
-    paper = table(records, "cost")
-    assert cell(paper, "s-fret", "seconds").paper == 46
-    assert cell(paper, "s-fret", "ratio").paper == pytest.approx(46 / 39)
-
-
-def test_seconds_of_different_machines_are_questioned() -> None:
-    records = [*two("source", 0.5), *two("tent", 0.6)]
     assert not any("hardware" in n for n in table(records, "cost").notes)
     records[1].provenance["threads"] = 8
-    assert any("different hardware" in n for n in table(records, "cost").notes)
+    paper = table(records, "cost")
+    assert any("different hardware" in n for n in paper.notes)
+    assert cell(paper, "s-fret", "seconds").paper == 46
+    assert cell(paper, "s-fret", "ratio").paper == pytest.approx(46 / 39)
 
 
 # ---- flags --------------------------------------------------------------------------------------
@@ -302,11 +265,8 @@ def test_what_is_doubtful_is_told() -> None:
     assert isna(failed.value)
     assert failed.failed == 1
     assert cell(made, "sar", "fog").n == 1
-
-
-def test_a_flag_of_all_rows_is_told_once() -> None:
     made = table([*two("source", 0.4, dirty=True), *two("bn", 0.5, dirty=True)], "accuracy")
-    assert made.shared == ["uncommitted code"]
+    assert made.shared == ["uncommitted code"]  # of all rows: said once
     assert any("uncommitted code" in n for n in made.notes)
 
 
@@ -392,46 +352,37 @@ def test_a_run_of_two_suites_is_in_the_tables_of_both(tmp_path: Path) -> None:
     assert labels == {"second", "as it came"}
 
 
-def test_two_data_sets_are_never_averaged() -> None:
-    """Cases `lite0/cartoon` of one data set and `lite0/art` of another, one run each."""
-    cases = (("pacs", "cartoon"), ("pacs", "photo"), ("officehome", "art"))
-    records = [
-        record(
-            label,
-            suite="own",
-            case=f"lite0/{domain}",
-            data={"name": name, "domains": [domain]},
-            accuracy={domain: 0.5},
-            weights=domain,
-        )
-        for label in ("source", "bn")
-        for name, domain in cases
-    ]
-    setups = setups_of(records)
-    assert {s.note: s.domains for s in setups} == {
-        "officehome; art": ["art"],
-        "pacs; cartoon, photo": ["cartoon", "photo"],
-    }
-
-
-def test_a_table_is_named_by_what_its_runs_have_in_common() -> None:
-    """Not by the first of its domains: `lite0 (domains cartoon)` was a mean of two."""
+@pytest.mark.parametrize(
+    ("cases", "titles"),
+    [
+        (
+            [("pacs", "cartoon", 0), ("pacs", "photo", 0), ("officehome", "art", 0)],
+            {"lite0 (officehome; art)", "lite0 (pacs; cartoon, photo)"},
+        ),
+        (
+            [("pacs", "art", 0), ("pacs", "cartoon", 1024), ("pacs", "photo", 1024)],
+            {"lite0 (all images; art)", "lite0 (limit 1024; cartoon, photo)"},
+        ),
+    ],
+)
+def test_data_sets_and_limits_are_never_averaged(
+    cases: list[tuple[str, str, int]], titles: set[str]
+) -> None:
+    """And a table is named by what its runs have in common: `lite0 (domains cartoon)` was a mean
+    of two."""
     records = [
         record(
             "bn",
             suite="own",
             case=f"lite0/{domain}",
-            data={"name": "pacs", "domains": [domain]},
+            data={"name": name, "domains": [domain]},
             order_options={"limit": limit} if limit else {},
             accuracy={domain: 0.5},
             weights=domain,
         )
-        for domain, limit in (("art", None), ("cartoon", 1024), ("photo", 1024))
+        for name, domain, limit in cases
     ]
-    assert {s.title for s in setups_of(records)} == {
-        "lite0 (all images; art)",
-        "lite0 (limit 1024; cartoon, photo)",
-    }
+    assert {s.title for s in setups_of(records)} == titles
 
 
 def test_the_title_of_ones_own_suite() -> None:
@@ -462,18 +413,13 @@ def test_headline(values: tuple[float, ...], verdict: str, words: str) -> None:
     assert words in line.sentence
 
 
-def test_headline_of_one_seed_depends_on_the_images() -> None:
+def test_headline_of_one_seed_or_of_one_method() -> None:
     def verdict(images: int) -> str:
-        made = [
-            record(n, 0, accuracy={"fog": v}, images=images)
-            for n, v in (("source", 0.5), ("tent", 0.53))
-        ]
+        values = {"source": 0.5, "tent": 0.53}
+        made = [record(n, 0, accuracy={"fog": v}, images=images) for n, v in values.items()]
         return headline(setups_of(made)[0]).verdict
 
     assert (verdict(100), verdict(10_000)) == ("noise", "helps")
-
-
-def test_headline_without_source_or_results() -> None:
     assert "no run of source" in headline(setups_of(two("tent", 0.5))[0]).sentence
     assert "no run of other methods" in headline(setups_of(two("source", 0.5))[0]).sentence
     assert headline(setups_of([record("tent", 0, error="x")])[0]).verdict == "failed"

@@ -24,7 +24,7 @@ from fretta.report.watch import HOST, Watched, serve
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("fretta.report.build.find_figures", lambda *_: ([], ""))
+    monkeypatch.setattr("fretta.report.write.find_figures", lambda *_: ([], ""))
     fill(tmp_path / "store", [record("tent", 0, accuracy={"fog": 0.5})])
     return tmp_path / "store"
 
@@ -101,17 +101,7 @@ def test_the_page_is_made_only_when_the_store_changed(
     assert len(made) == 2
 
 
-def test_a_store_that_cannot_be_read(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise StoreError("the bucket is gone")
-
-    monkeypatch.setattr(watch, "build", broken)
-    status, _, body = ask(port)
-    assert (status, body) == (500, "the bucket is gone")
-    assert ask(port, "/version")[0] == 200
-
-
-def test_read_only(port: int, folder: Path) -> None:
+def test_read_only(port: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(p.name for p in folder.rglob("*"))
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert ask(port, "/", method)[0] == 501
@@ -119,8 +109,15 @@ def test_read_only(port: int, folder: Path) -> None:
         assert ask(port, path)[0] == 404
     assert sorted(p.name for p in folder.rglob("*")) == before
 
+    def broken(*_: object) -> None:
+        raise StoreError("the bucket is gone")
 
-def test_other_names_and_addresses_are_refused(port: int) -> None:
+    monkeypatch.setattr(watch, "build", broken)
+    assert ask(port)[::2] == (500, "the bucket is gone")
+    assert ask(port, "/version")[0] == 200
+
+
+def test_other_names_addresses_and_ports_are_refused(port: int, folder: Path) -> None:
     """A page of another site that points its own name at 127.0.0.1 gets nothing."""
     hosts = ("evil.example", f"evil.example:{port}", HOST, f"{HOST}:1", "", f"[::1]:{port}")
     for host in hosts:
@@ -132,9 +129,6 @@ def test_other_names_and_addresses_are_refused(port: int) -> None:
     with socket.socket() as other:
         other.settimeout(5)
         assert other.connect_ex(("127.0.0.2", port)) != 0
-
-
-def test_a_port_in_use(port: int, folder: Path) -> None:
     with pytest.raises(ConfigError, match=rf"port={port}: .*in use.*port=0"):
         serve(Watched(fill(folder, [])), port)
     with pytest.raises(ConfigError, match="port=99999"):

@@ -11,26 +11,19 @@ from .suites import suite_facts
 
 def command(record: Record) -> str:
     """Everything but the seed, into another store, so that what is there stays for comparison."""
-    suite = str(record.tags.get("suite") or "")
+    suite, run = str(record.tags.get("suite") or ""), record.run
     base, trial, _ = suite.partition("/tune")
+    file = base if suite_facts(base).shipped else f"{base}.toml"
     if trial:
         rule = record.tags.get("tuning") or "RULE"
-        return _join(
-            *("fretta", "tune", _file(base)),
-            *_option("--method", record.run["method"]),
-            *_option("--rule", rule),
-            *("--store", "again"),
-        )
-    if not suite or suite == "evaluate":
-        return _evaluate(record)
-    limit = (record.run.get("order_options") or {}).get("limit")
-    return _join(
-        *("fretta", "run", _file(suite)),
-        *_option("--case", record.tags.get("case")),
-        *_option("--method", record.tags.get("label") or record.run["method"]),
-        *_option("--limit", limit),
-        *("--store", "again"),
-    )
+        words = ["tune", file, *_options(method=run["method"], rule=rule)]
+    elif suite in ("", "evaluate"):
+        words = ["evaluate", *_evaluate(run)]
+    else:
+        label = record.tags.get("label") or run["method"]
+        limit = (run.get("order_options") or {}).get("limit")
+        words = ["run", file, *_options(case=record.tags.get("case"), method=label, limit=limit)]
+    return shlex.join(["fretta", *words, "--store", "again"])
 
 
 def needs(record: Record) -> str:
@@ -48,47 +41,35 @@ def needs(record: Record) -> str:
     return "; ".join(parts)
 
 
-def _file(suite: str) -> str:
-    return suite if suite_facts(suite).shipped else f"{suite}.toml"
+def _options(**values: Any) -> list[str]:
+    """--name value, of those that have one."""
+    words = []
+    for name, value in values.items():
+        text, option = str(value), f"--{name.replace('_', '-')}"
+        if value is not None and text:
+            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words
 
 
-def _option(name: str, value: Any) -> list[str]:
-    if value is None or value == "":
-        return []
-    text = str(value)
-    return [f"{name}={text}"] if text.startswith("-") else [name, text]
-
-
-def _join(*words: str) -> str:
-    return shlex.join(words)
-
-
-def _evaluate(record: Record) -> str:
-    run = record.run
+def _evaluate(run: dict[str, Any]) -> list[str]:
     data, model, options = (run.get(k) or {} for k in ("data", "model", "order_options"))
-    spec = str(model.get("spec") or "MODEL")
-    pre = model.get("preprocessing") or {}
-    words = ["fretta", "evaluate"]
+    spec, pre = str(model.get("spec") or "MODEL"), model.get("preprocessing") or {}
     if spec.startswith("digits:"):
-        words += ["--model", "digits"]
+        words = ["--model", "digits"]
     else:
-        words += ["--model", spec, *_option("--num-classes", model.get("num_classes"))]
+        words = _options(model=spec, num_classes=model.get("num_classes"))
         words += ["--weights", "FILE"] if run.get("weights_hash") else []
-        words += _option("--size", pre.get("size"))
-        for name in ("mean", "std"):
-            words += _option(f"--{name}", ",".join(f"{v:g}" for v in pre.get(name) or []))
-        words += _option("--fit", data.get("fit"))
-    words += _option("--data", data.get("name"))
-    words += _option("--corruption", data.get("corruption"))
-    words += _option("--severity", data.get("severity")) if data.get("corruption") else []
-    words += _option("--method", run["method"])
+        mean, std = (",".join(f"{v:g}" for v in pre.get(k) or []) for k in ("mean", "std"))
+        words += _options(size=pre.get("size"), mean=mean, std=std, fit=data.get("fit"))
+    corruption = data.get("corruption")
+    severity = data.get("severity") if corruption else None
+    words += _options(data=data.get("name"), corruption=corruption, severity=severity)
+    words += _options(method=run["method"])
     for name, value in (run.get("hyperparameters") or {}).items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         words += ["--set", f"{name}={text}"]
-    words += _option("--order", run.get("order"))
-    words += _option("--batch-size", run.get("batch_size"))
-    words += _option("--limit", options.get("limit"))
+    words += _options(order=run.get("order"), batch_size=run.get("batch_size"))
+    words += _options(limit=options.get("limit"))
     for domain in options.get("domains") or []:
-        words += _option("--domain", domain)
-    words += _option("--source", (run.get("source") or {}).get("name"))
-    return _join(*words, "--store", "again")
+        words += _options(domain=domain)
+    return words + _options(source=(run.get("source") or {}).get("name"))

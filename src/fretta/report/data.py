@@ -68,8 +68,3 @@ class ReportData:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # not our format
             return {}
         return found
-
-
-def no_batches(record: Record) -> Mapping[str, tuple[Counts, Counts]]:
-    """Where details of runs are not at hand."""
-    return {}

@@ -23,8 +23,8 @@ from .suites import suite_facts
 from .tables import ALL_DIRTY, Table
 
 if TYPE_CHECKING:
-    from .build import Report
     from .figures import Figure
+    from .write import Report
 
 VERDICT_SIGNS = {"helps": "▲", "hurts": "▼", "noise": "≈", "open": "○", "failed": "✕"}
 FIGURE_GROUPS = {"paper": "Figures of the paper", "runs": "Figures of the runs"}
@@ -87,7 +87,8 @@ def render(report: Report, paper: bool, live: str, running: Sequence[str]) -> st
     data = report.data
     runs = RunData(data.records)
     problems = _problems(data, runs)
-    suites = _suites(report.tables, runs, paper, _all_dirty(data))
+    dirty = all(r.provenance.get("dirty") for r in data.records)
+    suites = _suites(report.tables, runs, paper, dirty)
     figures = _figures(report.figures)
     text: str = template.render(
         title="Test-time adaptation: results",
@@ -119,10 +120,6 @@ def render(report: Report, paper: bool, live: str, running: Sequence[str]) -> st
         provenance=_provenance(data),
     )
     return text
-
-
-def _all_dirty(data: ReportData) -> bool:
-    return bool(data.records) and all(r.provenance.get("dirty") for r in data.records)
 
 
 def _suites(tables: list[Table], runs: RunData, paper: bool, dirty: bool) -> list[dict[str, Any]]:

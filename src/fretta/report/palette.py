@@ -43,7 +43,7 @@ KNOWN: dict[str, Style] = {
     "s-fret": Style(GREEN, (), "D"),
     "g-fret": Style(RED, (), "o"),
 }
-_CORRUPTIONS = (
+CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
     *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
     *("elastic_transform", "pixelate", "jpeg_compression"),
@@ -53,7 +53,7 @@ _FAMILY = (BLUE,) * 3 + (ORANGE,) * 4 + (GREEN,) * 4 + (PURPLE,) * 4
 _WITHIN = (0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3)
 KNOWN |= {
     name: Style(color, DASHES[n], MARKERS[n])
-    for name, color, n in zip(_CORRUPTIONS, _FAMILY, _WITHIN, strict=True)
+    for name, color, n in zip(CORRUPTIONS, _FAMILY, _WITHIN, strict=True)
 }
 
 

@@ -23,14 +23,12 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def paper_method(label: str) -> str:
-    """`g-fret (released)` stands beside the paper's g-fret: its numbers came from that code."""
-    return label.removesuffix(" (released)")
-
-
 def _method(label: str) -> str:
-    # Signs tell the rows of the ablation apart; only the spelling of case and space is free.
-    return label.strip().lower()
+    """`g-fret (released)` stands beside the paper's g-fret: its numbers came from that code.
+
+    Signs tell the rows of the ablation apart; only the spelling of case and space is free.
+    """
+    return label.removesuffix(" (released)").strip().lower()
 
 
 @functools.cache
@@ -64,7 +62,7 @@ def paper_value(table: str, dataset: str, backbone: str, label: str, column: str
         net = known[0] if len(known) == 1 and plain(backbone) not in known else plain(backbone)
         if name != table and plain(backbone) not in known:
             continue
-        found = _values().get((name, data, net, _method(paper_method(label)), plain(column)))
+        found = _values().get((name, data, net, _method(label), plain(column)))
         if found is not None:
             return found
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
@@ -47,13 +47,6 @@ def _beside(table: Table, paper: bool) -> list[bool]:
     return [paper and bool(c.cells["paper"].notna().any()) for c in table.columns]
 
 
-def _lines(table: Table) -> Iterator[tuple[Any, list[Any]]]:
-    """Each row with its cells."""
-    columns = [list(column.cells.itertuples()) for column in table.columns]
-    for number, row in enumerate(table.rows.itertuples()):
-        yield row, [cells[number] for cells in columns]
-
-
 def _name(row: Any, table: Table, safe: Callable[[str], str]) -> tuple[str, str]:
     """Label with setting, and the flags that tell this row from others."""
     flags = "; ".join(f for f in row.flags if f not in table.shared)
@@ -83,7 +76,7 @@ def markdown(table: Table, paper: bool = True) -> str:
         head += [safe(f"{column.name} {x}") for x in ("paper", "diff.")] if both else []
     lines = [f"### {safe(table.title)}", "", f"| {' | '.join(head)} |"]
     lines.append("|---" + "|---:" * (len(head) - 1) + "|")
-    for section, rows in groupby(_lines(table), key=lambda line: line[0].section):
+    for section, rows in groupby(table.lines, key=lambda line: line[0].section):
         if section:
             lines.append(f"| **{safe(section)}** |" + " |" * (len(head) - 1))
         for row, cells in rows:
@@ -196,7 +189,7 @@ def latex(table: Table, paper: bool = True) -> str:
     lines += [rf"  \begin{{tabular}}{{@{{}}l{'r' * (len(names) - 1)}@{{}}}}", r"    \toprule"]
     lines += _latex_groups(groups) if any(groups) else []
     lines += [f"    {' & '.join(names)} \\\\", r"    \midrule"]
-    by_section = groupby(_lines(table), key=lambda line: line[0].section)
+    by_section = groupby(table.lines, key=lambda line: line[0].section)
     for number, (section, rows) in enumerate(by_section):
         if section:
             lines += [r"    \midrule"] if number else []
@@ -235,7 +228,7 @@ def table_view(
     """Plain values, escaped by the template; `numbers` are those of runs in the page's data."""
     groups = [(name, len(list(same))) for name, same in groupby(c.group for c in table.columns)]
     sections = []
-    for section, rows in groupby(_lines(table), key=lambda line: line[0].section):
+    for section, rows in groupby(table.lines, key=lambda line: line[0].section):
         views = []
         for row, cells in rows:
             shown = [

@@ -8,6 +8,7 @@ setup.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,7 +18,7 @@ from pandas import DataFrame, MultiIndex, Series
 
 from ..experiment.records import Record, canonical, digest
 from ..experiment.results import SETUP, config_of, setup_of
-from .data import Batches, no_batches
+from .data import Batches
 from .suites import label_order, suite_facts, suite_order, suite_title
 
 STREAM = ("order", "order_options", "batch_size")  # of a setup; the rest is data and model
@@ -30,7 +31,7 @@ ORACLE = "tuned on target labels"
 class Setup:
     """What the rows of one table have in common, and their results.
 
-    rows      indexed by `row`: label, method, setting, flags
+    rows      indexed by `row`: label, method, setting, flags, section (of tables of several setups)
     runs      one per run: row, case, seed, done, key, record
     results   of finished runs, indexed by (row, seed, domain): the measures, `key`, and `right`
               and `sizes`, the right answers and images of each batch, or None
@@ -45,7 +46,7 @@ class Setup:
     runs: DataFrame
     results: DataFrame
     note: str = ""  # tells it from others of the same name
-    _scores: dict[tuple[str, ...], DataFrame] = field(default_factory=dict, repr=False)
+    _measures: dict[str, DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:
@@ -78,29 +79,32 @@ class Setup:
 
     def scores(self, domains: Sequence[str], measure: str = "accuracy") -> DataFrame:
         """A measure as `value`, of the seeds that have all these domains; see significance.py."""
-        key = (measure, *domains)
-        if key not in self._scores:
-            self._scores[key] = self._find_scores(domains, measure)
-        return self._scores[key]
-
-    def _find_scores(self, domains: Sequence[str], measure: str) -> DataFrame:
-        found = self.results[self.results.index.isin(domains, level="domain")]
-        values = found[measure].astype(float) if measure in found else float("nan")
-        found = found[["images", "right", "sizes", "key"]].assign(value=values)
-        found = found.dropna(subset="value")
-        if measure != "accuracy":  # no share of images
-            found = found.assign(images=0, right=None, sizes=None)
+        if measure not in self._measures:
+            self._measures[measure] = self._of_measure(measure)
+        found = self._measures[measure]
+        found = found[found.index.isin(domains, level="domain")]
+        if len(set(domains)) == 1:
+            return found
         counts = found["value"].groupby(["row", "seed"]).transform("size")
         return found[counts == len(set(domains))]
 
+    def _of_measure(self, measure: str) -> DataFrame:
+        if measure not in self.results:
+            return self.results.iloc[:0].assign(value=0.0)
+        found = self.results[["images", "right", "sizes", "key", measure]].dropna(subset=measure)
+        found = found.rename(columns={measure: "value"}).astype({"value": float})
+        if measure != "accuracy":  # no share of images
+            found = found.assign(images=0, right=None, sizes=None)
+        return found
+
     def failed(self, case: str | None = None) -> Series:
         """How many runs of each row failed, of a case or of all."""
-        runs = self.runs[~self.runs["done"]]
-        runs = runs if case is None else runs[runs["case"] == case]
-        return runs.groupby("row").size().reindex(self.rows.index, fill_value=0)
+        runs = zip(self.runs["row"], self.runs["case"], self.runs["done"], strict=True)
+        counts = Counter(row for row, at, done in runs if not done and case in (None, at))
+        return Series([counts[row] for row in self.rows.index], index=self.rows.index)
 
 
-def setups_of(records: Iterable[Record], batches: Batches = no_batches) -> list[Setup]:
+def setups_of(records: Iterable[Record], batches: Batches | None = None) -> list[Setup]:
     """All setups, suite by suite; `batches` looks up those of a run, for paired tests."""
 
     def suite_of(record: Record) -> tuple[bool, int, str]:
@@ -117,7 +121,7 @@ def _case(record: Record) -> str:
     return str(record.tags.get("case") or record.run.get("data", {}).get("name") or "")
 
 
-def _of_suite(suite: str, records: list[Record], batches: Batches) -> list[Setup]:
+def _of_suite(suite: str, records: list[Record], batches: Batches | None) -> list[Setup]:
     one_each = all("/" in _case(r) and len(r.rows) <= 1 for r in records)
     groups: dict[tuple[str, ...], list[Record]] = {}
     generation = _generations(records)
@@ -159,7 +163,9 @@ def _generations(records: list[Record]) -> dict[str, int]:
     }
 
 
-def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches: Batches) -> Setup:
+def _setup(
+    suite: str, name: str, records: list[Record], one_each: bool, batches: Batches | None
+) -> Setup:
     by_row: dict[tuple[str, str], list[Record]] = {}
     domains: dict[str, str] = {}
     for record in records:
@@ -181,6 +187,7 @@ def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches
             "method": [found[0].run["method"] for found in mine],
             "setting": _settings(labels, [found[0].run for found in mine]),
             "flags": [_flags(found) for found in mine],
+            "section": "",
         }
     )
     runs = DataFrame(
@@ -203,11 +210,11 @@ def _setup(suite: str, name: str, records: list[Record], one_each: bool, batches
     return Setup(suite, heading, name, list(domains), cases, rows, runs, results)
 
 
-def _results(runs: DataFrame, batches: Batches) -> DataFrame:
+def _results(runs: DataFrame, batches: Batches | None) -> DataFrame:
     index, found = [], []
     for number, seed, record in zip(runs["row"], runs["seed"], runs["record"], strict=True):
         if record.status == "done":
-            counts = batches(record)
+            counts = batches(record) if batches else {}
             for row in record.rows:
                 domain = str(row.get("domain"))
                 right, sizes = counts.get(domain, (None, None))

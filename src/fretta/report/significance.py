@@ -17,8 +17,9 @@ is a paired t-test over seeds and domains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,22 +49,41 @@ class Test:
 
 def compare(first: DataFrame, second: DataFrame) -> Test | None:
     """The test of `first` minus `second`; None if the two have no seed in common."""
-    if not first.index.equals(second.index):
-        common = first.index.intersection(second.index)
-        if common.empty:
-            return None
-        first, second = first.loc[common], second.loc[common]
-    gaps = first["value"].to_numpy() - second["value"].to_numpy()
-    numbers = first.index.get_level_values("seed").to_numpy()
-    by_seed = np.array([gaps[numbers == seed].mean() for seed in np.unique(numbers)])
+    return _compare(_cells(first), _cells(second))
+
+
+# By (seed, domain): value, images, right answers and sizes of batches.
+Cells = dict[tuple[Any, ...], tuple[float, int, Any, Any]]
+
+
+def _cells(scores: DataFrame) -> Cells:
+    columns = (scores[name].tolist() for name in ("value", "images", "right", "sizes"))
+    return dict(zip(scores.index.tolist(), zip(*columns, strict=True), strict=True))
+
+
+def _by_seed(values: Mapping[tuple[Any, ...], float]) -> list[float]:
+    """Means over the domains of each seed."""
+    found: dict[Any, list[float]] = {}
+    for (seed, _), value in values.items():
+        found.setdefault(seed, []).append(value)
+    return [sum(each) / len(each) for each in found.values()]
+
+
+def _compare(first: Cells, second: Cells) -> Test | None:
+    common = [where for where in first if where in second]
+    if not common:
+        return None
+    pairs = [(first[where], second[where]) for where in common]
+    gaps = {where: a[0] - b[0] for where, (a, b) in zip(common, pairs, strict=True)}
+    by_seed = np.array(_by_seed(gaps))
     mean, seeds = float(by_seed.mean()), len(by_seed)
-    found = _by_batch(first, second, seeds) or _by_images(first, second, seeds)
+    found = _by_batch(pairs, seeds) or _by_images(pairs, seeds)
     if found is not None:
         variance, df, basis, n = found
         return Test(mean, seeds, _p(mean, variance + _variance(by_seed), df), basis, n)
     if len(gaps) < 2:
         return Test(mean, seeds, None)
-    p = _p(mean, _variance(gaps), len(gaps) - 1)
+    p = _p(mean, _variance(np.array(list(gaps.values()))), len(gaps) - 1)
     return Test(mean, seeds, p, "domains", len(gaps))
 
 
@@ -83,37 +103,38 @@ def _p(difference: float, variance: float, df: float) -> float:
     return float(2 * stdtr(df, -abs(difference) / variance**0.5))
 
 
+Pairs = Sequence[tuple[tuple[float, int, Any, Any], tuple[float, int, Any, Any]]]
 Found = tuple[float, float, str, int]  # variance, degrees of freedom, what was compared, how many
 
 
-def _by_batch(first: DataFrame, second: DataFrame, seeds: int) -> Found | None:
+def _by_batch(pairs: Pairs, seeds: int) -> Found | None:
     """From batch to batch within each domain of each run, per image; pooled over these."""
-    squares, df, batches, variance = 0.0, 0, 0, 0.0
-    weight = seeds / len(first) ** 2  # a mean over seeds of means over domains
-    for right, sizes, other, same in zip(
-        first["right"], first["sizes"], second["right"], second["sizes"], strict=True
-    ):
+    for (*_, right, sizes), (*_, other, same) in pairs:
         if right is None or other is None or not np.array_equal(sizes, same):
             return None
-        gaps = right - other
-        expected = sizes * (gaps.sum() / sizes.sum())
-        squares += float(((gaps - expected) ** 2 / sizes).sum())
-        df, batches = df + len(gaps) - 1, batches + len(gaps)
-        variance += weight / float(sizes.sum())
+    lengths = [len(a[3]) for a, _ in pairs]
+    starts = np.cumsum([0, *lengths[:-1]])
+    sizes = np.concatenate([a[3] for a, _ in pairs])
+    gaps = np.concatenate([a[2] for a, _ in pairs]) - np.concatenate([b[2] for _, b in pairs])
+    images = np.add.reduceat(sizes, starts)
+    expected = sizes * np.repeat(np.add.reduceat(gaps, starts) / images, lengths)
+    squares = float(((gaps - expected) ** 2 / sizes).sum())
+    df = len(gaps) - len(pairs)
     if df < LEAST or squares == 0:
         return None
-    return variance * squares / df, df, "batches", batches
+    # a mean over seeds of means over domains
+    variance = float((1 / images).sum()) * seeds / len(pairs) ** 2
+    return variance * squares / df, df, "batches", len(gaps)
 
 
-def _by_images(first: DataFrame, second: DataFrame, seeds: int) -> Found | None:
+def _by_images(pairs: Pairs, seeds: int) -> Found | None:
     """From the two shares of right answers, as if the images were different ones."""
-    variance = 0.0
-    for scores in (first, second):
-        share, images = scores["value"].to_numpy(), scores["images"].to_numpy()
-        if not images.all():
-            return None
-        variance += float((share * (1 - share) / images).sum()) * seeds / len(share) ** 2
-    return variance, np.inf, "images", int(first["images"].sum()) // seeds
+    cells = [cell for pair in pairs for cell in pair]
+    if not all(images for _, images, *_ in cells):
+        return None
+    total = sum(share * (1 - share) / images for share, images, *_ in cells)
+    images = sum(first[1] for first, _ in pairs)
+    return total * seeds / len(pairs) ** 2, np.inf, "images", images // seeds
 
 
 def rank(scores: DataFrame) -> tuple[dict[int, str], list[Test]]:
@@ -122,18 +143,21 @@ def rank(scores: DataFrame) -> tuple[dict[int, str], list[Test]]:
     `scores` are indexed by (row, seed, domain). A mark is "best", "tie" (not distinguishable from
     the best), "untested" or "".
     """
-    means = scores["value"].groupby(["row", "seed"]).mean().groupby("row").mean()
+    rows: dict[int, Cells] = {}
+    for (row, *where), cell in _cells(scores).items():
+        rows.setdefault(row, {})[tuple(where)] = cell
     marks: dict[int, str] = {}
     tests: list[Test] = []
-    if len(means) < 2:
+    if len(rows) < 2:
         return marks, tests
-    best = means.idxmax()
-    highest = scores.loc[best]
+    by_seed = {row: _by_seed({k: c[0] for k, c in cells.items()}) for row, cells in rows.items()}
+    means = {row: sum(values) / len(values) for row, values in by_seed.items()}
+    best = max(means, key=means.__getitem__)
     for row, mean in means.items():
         if means[best] - mean < ROUNDING:
             marks[row] = "best"
             continue
-        test = compare(highest, scores.loc[row])
+        test = _compare(rows[best], rows[row])
         if test is None or test.p is None:
             marks[row] = "untested"
         else:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from pandas import DataFrame, Series, concat
 
 from ..experiment.records import Record, digest
+from .palette import CORRUPTIONS
 from .paper import NOTES, paper_mean, paper_value
 from .setups import DIRTY, ORACLE, Setup
 from .significance import Test, basis, rank
 from .suites import ACROSS, label_order, suite_facts
 
 # In the order of the benchmark: noise and blur are 1-7, weather and digital 8-15.
-CORRUPTIONS = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
-    *("motion_blur", "zoom_blur", "snow", "frost", "fog", "brightness", "contrast"),
-    *("elastic_transform", "pixelate", "jpeg_compression"),
-)
 SPANS = {"1-7": CORRUPTIONS[:7], "8-15": CORRUPTIONS[7:], "1-15": CORRUPTIONS}
 # Suites of the scalability table: how the paper calls the data, and how many domains it averages.
 SCALED = {"vlcs": ("VLCS", 4), "domainnet": ("DomainNet", 6), "imagenetc": ("ImageNet-C", 15)}
@@ -62,6 +60,13 @@ class Table:
         """Flags that all rows carry: the notes say them once, so that others stand out."""
         return [f for f in SHARED if len(self.rows) and all(f in x for x in self.rows["flags"])]
 
+    @cached_property
+    def lines(self) -> list[tuple[Any, list[Any]]]:
+        """Each row with its cells."""
+        columns = [list(column.cells.itertuples()) for column in self.columns]
+        rows = enumerate(self.rows.itertuples())
+        return [(row, [cells[number] for cells in columns]) for number, row in rows]
+
     @property
     def has_paper(self) -> bool:
         return any(column.cells["paper"].notna().any() for column in self.columns)
@@ -99,22 +104,28 @@ def _column(
     name: str,
     rows: DataFrame,
     by_seed: Series,
-    keys: Series,
-    paper: Iterable[float | None] | None = None,
-    failed: Series | None = None,
+    keys: Mapping[int, list[str]],
+    paper: Iterable[float | None] | None,
+    failed: Series,
     kind: str = "percent",
     **more: Any,
 ) -> Column:
     """Mean and deviation over seeds of values indexed by (row, seed)."""
     factor = 100.0 if kind in ("percent", "points") else 1.0
-    cells = (factor * by_seed).groupby("row").agg(["mean", "std", "size"]).reindex(rows.index)
-    cells.columns = ["value", "std", "n"]
-    cells["n"] = cells["n"].fillna(0).astype(int)
-    cells["mark"] = cells["text"] = ""
-    given = [None] * len(rows) if paper is None else list(paper)
-    cells["paper"] = Series(given, index=rows.index, dtype=float)
-    cells["keys"] = [list(dict.fromkeys(keys.get(row, []))) for row in rows.index]
-    cells["failed"] = 0 if failed is None else failed
+    groups = (factor * by_seed).groupby("row")
+    cells = DataFrame(
+        {
+            "value": groups.mean(),
+            "std": groups.std(),
+            "n": groups.size().reindex(rows.index, fill_value=0),
+            "mark": "",
+            "text": "",
+            "paper": np.array([None] * len(rows) if paper is None else list(paper), dtype=float),
+            "keys": [list(dict.fromkeys(keys.get(row, []))) for row in rows.index],
+            "failed": failed,
+        },
+        index=rows.index,
+    )
     return Column(name, cells, kind, **more)
 
 
@@ -122,28 +133,34 @@ def _ranked(
     name: str,
     rows: DataFrame,
     scores: DataFrame,
-    paper: Iterable[float | None] | None = None,
-    failed: Series | None = None,
+    paper: Iterable[float | None] | None,
+    failed: Series,
     **more: Any,
 ) -> Column:
     """The mean over domains; the highest of each section is marked, and what ties with it."""
-    keys = scores["key"].groupby("row").agg(list)
-    column = _column(name, rows, _by_seed(scores), keys, paper, failed, **more)
+    column = _column(name, rows, _by_seed(scores), _keys(scores), paper, failed, **more)
     marks: dict[int, str] = {}
-    for _, section in rows.groupby("section", sort=False):
-        found, tests = rank(scores[scores.index.isin(section.index, level="row")])
+    sections = rows["section"].unique()
+    for section in sections:
+        mine = rows.index[rows["section"] == section]
+        same = scores if len(sections) == 1 else scores[scores.index.isin(mine, level="row")]
+        found, tests = rank(same)
         marks |= found
         column.tests += tests
     column.cells["mark"] = [marks.get(row, "") for row in rows.index]
     return column
 
 
+def _keys(scores: DataFrame) -> dict[int, list[str]]:
+    """The runs behind each row."""
+    found: dict[int, list[str]] = {}
+    for (row, *_), key in zip(scores.index.tolist(), scores["key"].tolist(), strict=True):
+        found.setdefault(row, []).append(key)
+    return found
+
+
 def _by_seed(scores: DataFrame) -> Series:
     return scores["value"].groupby(["row", "seed"]).mean()
-
-
-def _rows(setup: Setup) -> DataFrame:
-    return setup.rows.assign(section="")
 
 
 # ---- notes ---------------------------------------------------------------------------------------
@@ -209,7 +226,7 @@ def _accuracy_table(setup: Setup, columns: list[Column], kind: str, title: str) 
     return _table(
         slug(setup.suite, setup.title, kind),
         f"{title}: {setup.title}",
-        _rows(setup),
+        setup.rows,
         columns,
         setup,
         f"{setup.heading}. Accuracy in %, mean ± standard deviation over seeds."
@@ -220,7 +237,7 @@ def _accuracy_table(setup: Setup, columns: list[Column], kind: str, title: str) 
 
 def _domain_table(setup: Setup) -> Table:
     """Accuracy per domain, the average, and the gain over source."""
-    rows, labels = _rows(setup), setup.rows["label"]
+    rows, labels = setup.rows, setup.rows["label"]
     place = (setup.paper, setup.dataset, setup.name)
     columns = [
         _ranked(
@@ -243,9 +260,8 @@ def _domain_table(setup: Setup) -> Table:
         gain = by_seed.sub(by_seed.loc[setup.source], level="seed") if there else by_seed.iloc[:0]
         base = paper_mean(*place, "source", setup.domains)
         beyond = [None if p is None or base is None else p - base for p in paper]
-        keys = scores["key"].groupby("row").agg(list)
         look = {"kind": "points", "long": "average above source, in points"}
-        columns.append(_column("gain", rows, gain.dropna(), keys, beyond, failed, **look))
+        columns.append(_column("gain", rows, gain.dropna(), _keys(scores), beyond, failed, **look))
     return _accuracy_table(setup, columns, "accuracy", "Accuracy per domain")
 
 
@@ -253,7 +269,7 @@ def _span_table(setup: Setup) -> Table | None:
     """The mean over the first seven corruptions, the other eight, and all."""
     if not set(CORRUPTIONS) <= set(setup.domains):
         return None
-    rows, columns = _rows(setup), []
+    rows, columns = setup.rows, []
     for span, names in SPANS.items():
         paper = [
             paper_value("IC", setup.dataset, setup.name, label, span) if setup.paper else None
@@ -270,8 +286,8 @@ def _cost_table(setup: Setup) -> Table | None:
     done = setup.runs[setup.runs["done"]]
     if done.empty:
         return None
-    rows, failed = _rows(setup), setup.failed()
-    keys = done.groupby("row")["key"].agg(list)
+    rows, failed = setup.rows, setup.failed()
+    keys = done.groupby("row")["key"].agg(list).to_dict()
 
     def by_seed(name: str, factor: float = 1.0) -> Series:
         """Of whole runs; where each case is a domain, the mean over the cases of a seed."""
@@ -287,16 +303,14 @@ def _cost_table(setup: Setup) -> Table | None:
     seconds = [_paper_seconds(setup, label) for label in rows["label"]]
     first = _paper_seconds(setup, "source")
     times = [None if s is None or not first else s / first for s in seconds]
-    passes = _column("passes", rows, ratio.iloc[:0], keys.iloc[:0], None, failed, "text")
+    passes = _column("passes", rows, ratio.iloc[:0], {}, None, failed, "text")
     passes.long = "forwards (F) and backwards (B) per batch"
     if "passes" in setup.results:
         known = setup.results["passes"].dropna().astype(str).groupby("row").unique()
         passes.cells["text"] = [" or ".join(sorted(known.get(row, []))) for row in rows.index]
     ms, memory = by_seed("seconds_per_batch", 1000.0), by_seed("peak_memory")
-    stream, against = (
-        "inside the adapter, for the whole stream",
-        "seconds per batch, against source",
-    )
+    stream = "inside the adapter, for the whole stream"
+    against = "seconds per batch, against source"
     mib = {"kind": "bytes", "long": "peak of the process, in MiB"}
     columns = [
         _column("seconds", rows, by_seed("seconds"), keys, seconds, failed, "seconds", long=stream),
@@ -369,7 +383,7 @@ def _shift_table(setups: Sequence[Setup]) -> Table | None:
     for setup in shifted.values():
         runs = setup.runs.groupby("row")["record"].first()
         settings = [digest([r.run.get("hyperparameters"), r.run.get("adapter")]) for r in runs]
-        parts.append(_rows(setup).assign(same=setup.rows["label"] + " " + settings))
+        parts.append(setup.rows.assign(same=setup.rows["label"] + " " + settings))
     rows, renamed = _merged_rows(parts, first.suite)
     failed = sum(
         s.failed().rename(new).reindex(rows.index, fill_value=0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -19,9 +20,8 @@ from typing import Any
 
 from ..errors import ConfigError, FrettaError
 from ..experiment.store import Store
-from .build import build
 from .page import policy
-from .write import encoded
+from .write import build, encoded
 
 HOST = "127.0.0.1"
 
@@ -127,8 +127,6 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that went away is no event; anything else is shown as usual."""
-        import sys
-
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 

@@ -1,4 +1,4 @@
-"""Figures from records, details and analyses: `figures` finds all that a store has data for."""
+"""Figures from records, details and analyses: `find_figures` makes all a store has data for."""
 
 from __future__ import annotations
 
@@ -6,47 +6,41 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from ..data import ReportData
-from ..setups import Setup, setups_of
+from ..setups import Setup
 from .analyses import ANALYSES
 from .draw import Figure
-from .runs import RUNS, Panel, panels, sensitivity
+from .runs import RUNS, panels, sensitivity
 
-__all__ = ["Figure", "figures", "left_out"]
+__all__ = ["Figure", "find_figures"]
 
 PANELS = 2  # so many setups get figures: the ones with the most methods
 MOST = 12  # figures of the paper that are drawn
 
 
-def figures(data: ReportData, setups: list[Setup] | None = None) -> list[Figure]:
-    """The paper's figures first, then those of the runs."""
-    drawn = _of_paper(data)[:MOST]
-    for panel in _chosen(data, setups)[:PANELS]:
+def find_figures(data: ReportData, setups: list[Setup]) -> tuple[list[Figure], str]:
+    """The paper's figures, then those of the runs; and a note about what is not drawn.
+
+    Of the runs, the setups with most methods; grids have figures of their own.
+    """
+    paper, notes = _of_paper(data), []
+    found = panels(setups)
+    chosen = [p for p in found if not p.is_grid] or found
+    drawn = paper[:MOST]
+    for panel in chosen[:PANELS]:
         for build in RUNS:
             drawn += _tried(data, f"a figure of {panel.title}", partial(build, panel, data))
-    return list({figure.name: figure for figure in reversed(drawn)}.values())[::-1]
-
-
-def left_out(data: ReportData, setups: list[Setup] | None = None) -> list[str]:
-    """What is in the store and not drawn, in sentences for the page."""
-    sentences = []
-    others = _chosen(data, setups)[PANELS:]
+    others = chosen[PANELS:]
     if others:
         names = ", ".join(f"{p.setup.suite}/{p.title}" for p in others[:5])
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        sentences.append(
+        notes.append(
             f"Figures show the {PANELS} setups with the most methods; not drawn: {names}{more}."
             " Report one suite alone with --suite."
         )
-    extra = len(_of_paper(data)) - MOST
-    if extra > 0:
-        sentences.append(f"{extra} figures of further analyses are not drawn.")
-    return sentences
-
-
-def _chosen(data: ReportData, setups: list[Setup] | None) -> list[Panel]:
-    """Those with most methods first. Grids have figures of their own."""
-    found = panels(setups_of(data.records) if setups is None else setups)
-    return [p for p in found if not p.is_grid] or found
+    if len(paper) > MOST:
+        notes.append(f"{len(paper) - MOST} figures of further analyses are not drawn.")
+    unique = {figure.name: figure for figure in reversed(drawn)}
+    return list(unique.values())[::-1], " ".join(notes)
 
 
 def _of_paper(data: ReportData) -> list[Figure]:

@@ -33,31 +33,25 @@ SETTINGS = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "fretta",  # the same file every time
     "text.parse_math": False,  # a $ in a name is a $
-    "text.color": INK,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": SMALL,
     "axes.titlesize": NORMAL,
     "axes.labelsize": NORMAL,
     "axes.titlelocation": "left",
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.linewidth": 0.6,
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
     "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
-    "grid.color": INK,
     "grid.alpha": 0.17,
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "lines.markersize": 4.5,
     "lines.markeredgewidth": 0,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+    **{f"axes.{part}color": INK for part in ("label", "edge")},
+    **{f"{part}.color": INK for part in ("text", "xtick", "ytick", "grid")},
 }
 _lock = threading.Lock()  # matplotlib's settings are global
 
@@ -84,10 +78,14 @@ class Figure:
 
     def png(self) -> bytes:
         """Two pixels per unit, on white."""
-        out = io.BytesIO()
-        look = {"dpi": 144, "facecolor": "white", "metadata": {"Software": None}}
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        _ = self._svg  # which decides on the layout
+        figure, out = self._canvas.figure, io.BytesIO()
         with _settings():
-            self._canvas.figure.savefig(out, format="png", **look)
+            figure.patch.set_facecolor("white")
+            figure.set_dpi(144)
+            FigureCanvasAgg(figure).print_png(out, metadata={"Software": None})
         return out.getvalue()
 
     def svg(self) -> str:
@@ -104,11 +102,15 @@ class Figure:
 
     @cached_property
     def _svg(self) -> str:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
         out = io.BytesIO()
         with _settings():
             canvas = self._canvas
             nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-            canvas.figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+            # not savefig, which draws everything twice
+            FigureCanvasSVG(canvas.figure).print_svg(out, metadata=nothing)
+            canvas.figure.set_layout_engine("none")
         Tree.register_namespace("", SVG[1:-1])
         root = Tree.fromstring(out.getvalue())
         _tidy(root, self.name)
@@ -182,7 +184,7 @@ class Canvas:
         from matplotlib.figure import Figure as Drawing
 
         size = (WIDTH / 72, height / 72)
-        self.figure: Any = Drawing(figsize=size, dpi=72, layout="constrained")
+        self.figure: Any = Drawing(figsize=size, dpi=72, layout="constrained", facecolor="none")
         self.points: list[tuple[Any, float, float, int | None, str]] = []
         self._marks = 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from ...experiment.records import Record, digest
 from ...experiment.results import setup_of
@@ -121,12 +121,14 @@ def rolling(
     right: Values, images: Values, spans: list[tuple[str, int, int]], window: int
 ) -> Values:
     """Accuracy over `window` batches around each, by images, never across a border."""
-    parts = []
-    for _, start, stop in spans:
-        counts = DataFrame({"right": right[start:stop], "images": images[start:stop]})
-        sums = counts.rolling(window, center=True, min_periods=1).sum()
-        parts.append((sums["right"] / sums["images"]).to_numpy())
-    return np.concatenate(parts)
+    at = np.arange(len(right))
+    lengths = [stop - start for _, start, stop in spans]
+    first, last = (np.repeat([s[i] for s in spans], lengths) for i in (1, 2))
+    low = np.maximum(at - window // 2, first)
+    high = np.minimum(at + (window + 1) // 2, last)
+    hits, seen = (np.cumsum([0, *counts]) for counts in (right, images))
+    found: Values = (hits[high] - hits[low]) / (seen[high] - seen[low])
+    return found
 
 
 def domain_axis(canvas: Canvas, ax: Any, spans: list[tuple[str, int, int]], unit: str) -> None:
@@ -164,11 +166,12 @@ def time(panel: Panel, data: ReportData) -> Figure | None:
         label: 100 * rolling(b["right"].to_numpy(), b["images"].to_numpy(), spans, window)
         for label, b in found.items()
     }
+    starts = [start for _, start, _ in spans]
     sums = {
-        label: [b[start:stop][["right", "images"]].sum() for _, start, stop in spans]
+        label: [np.add.reduceat(b[k].to_numpy(), starts) for k in ("right", "images")]
         for label, b in found.items()
     }
-    means = {k: [100 * s["right"] / s["images"] for s in each] for k, each in sums.items()}
+    means = {label: 100 * right / images for label, (right, images) in sums.items()}
     numbers = DataFrame(
         {
             "domain": [domain or "all" for domain, _, _ in spans],
@@ -444,8 +447,6 @@ def calibration(panel: Panel, data: ReportData) -> Figure | None:
         canvas.legend({k: series.index(k) for k in ranked}, notes, "ECE %")
 
     tables = [b.round(2).assign(method=label) for label, b in bins.items()]
-    from pandas import concat
-
     return Figure(
         name=f"calibration-{panel.name}",
         title=f"Calibration: {panel.title}",
