@@ -21,9 +21,11 @@ NUMERIC := $(addprefix tests/, test_adapter.py test_compare.py test_conformance.
 	test_losses.py test_models.py test_readme.py test_redundancy.py test_speed.py test_supports.py \
 	test_threads.py test_tutorial.py analysis/test_measurements.py deploy execute/test_executor_resume.py models train)
 
-test-cpu: $(READY)  ## the numeric tests as on a processor without AVX-512, and with two threads
+test-cpu: $(READY)  ## the numeric tests as on processors without AVX-512 and without AVX, and with two threads
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest -n 2 --dist worksteal -q \
 		-m "not slow and not browser" $(NUMERIC)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -n 2 --dist worksteal -q \
+		-m "not slow" $(addprefix tests/, test_adapter.py test_conformance.py test_derivations.py test_export.py test_inputs.py)
 	FRETTA_TEST_THREADS=2 $(BIN)/python -m pytest -q tests/test_conformance.py tests/test_guard.py tests/test_threads.py
 
 test-browser: $(READY)  ## the pages in headless Chromium

@@ -106,6 +106,16 @@ def test_what_the_pages_write_is_there_after_a_plain_import() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_words_are_those_of_the_field() -> None:
+    """American spelling, as in torch, and no names that only we know."""
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *SOURCE.rglob("*.py")]
+    private = r"keeper|tally|first day|take home|decisive|arriving|mean_of\b|descent"
+    british = r"optimis|normalis|colour|\bcentre|labelled|behaviour|neighbour|analyse\b"
+    for page in pages:
+        found = re.search(f"{private}|{british}", page.read_text(encoding="utf-8"), re.I)
+        assert found is None, f"{page.name}: {found[0]!r}"
+
+
 def test_changelog_names_the_version() -> None:
     headings = re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings[0] == fretta.__version__
