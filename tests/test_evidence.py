@@ -45,6 +45,7 @@ def test_every_block_is_on_some_page_and_none_is_empty(build):
             assert match[0].count("\n") > 2 or match[2] == "provenance", match[2]
 
 
+@pytest.mark.slow
 def test_a_changed_number_is_noticed(build, tmp_path):
     """In a record, sealed properly, or in what a benchmark wrote: the pages differ."""
     copy = tmp_path / "evidence"
