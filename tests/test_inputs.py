@@ -106,7 +106,9 @@ def small_batch_warnings(adapter: fretta.Adapter, *sizes: int) -> list[str]:
         warnings.simplefilter("always")
         for x in batches(*sizes):
             adapter(x)
-    return [str(w.message) for w in caught if w.category is SmallBatchWarning]
+    found = [w for w in caught if w.category is SmallBatchWarning]
+    assert all(w.filename == __file__ for w in found)  # at the caller's line
+    return [str(w.message) for w in found]
 
 
 @pytest.mark.parametrize("key", ["bn", "tent", "g-fret", "tsd"])

@@ -18,6 +18,7 @@ Each message says what was seen, why it cannot work and what would.
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 __all__ = [
@@ -105,6 +106,9 @@ class SmallBatchWarning(FrettaWarning):
     """Batches are too small for the statistics that a method takes from each of them."""
 
 
-def warn(message: str, category: type[FrettaWarning] = FrettaWarning, stacklevel: int = 3) -> None:
-    """Warn of something that works, but probably not as the user believes."""
-    warnings.warn(message, category, stacklevel=stacklevel + 1)
+def warn(message: str, category: type[FrettaWarning] = FrettaWarning) -> None:
+    """Warn of something that works, but probably not as the user believes, at the user's line."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("fretta", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

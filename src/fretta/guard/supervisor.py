@@ -303,7 +303,7 @@ class Supervisor:
         if harm.kind not in self.warned:
             self.warned.add(harm.kind)
             message = f"guard, batch {self.batch}: {harm.reason}; {done}"
-            warn(message, stacklevel=5)
+            warn(message)
 
     # ---- state -------------------------------------------------------------------------------
 
