@@ -267,7 +267,9 @@ def _check_type(key: str, field: dataclasses.Field[Any], value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready: arrays and tuples become lists, numpy numbers become numbers."""
+    """JSON-ready: arrays and tuples become lists, numpy numbers become numbers, functions names."""
     if hasattr(value, "tolist"):
         return value.tolist()
+    if callable(value):
+        return f"{value.__module__}:{getattr(value, '__qualname__', type(value).__qualname__)}"
     return list(value) if isinstance(value, tuple) else value
