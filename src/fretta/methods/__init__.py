@@ -16,11 +16,20 @@ from ..errors import ConfigError
 from ..method import Method
 from ..parts.compute import Compute
 from .bn import BN
+from .cmf import CMF
+from .delta import DELTA
+from .deyo import DeYO
 from .eata import EATA, ETA
+from .foa_shift import FOAShift
 from .gfret import GFRET
+from .lame import LAME
+from .rdumb import RDumb
+from .roid import ROID
 from .sar import SAR
 from .sfret import SFRET
+from .shot_im import SHOTIM
 from .source import Source
+from .t3a import T3A
 from .tea import TEA
 from .tent import Tent
 from .tipi import TIPI
@@ -34,14 +43,23 @@ REGISTRY: dict[str, type[Method]] = {
 
 __all__ = [
     "BN",
+    "CMF",
+    "DELTA",
     "EATA",
     "ETA",
     "GFRET",
+    "LAME",
+    "ROID",
     "SAR",
     "SFRET",
+    "SHOTIM",
+    "T3A",
     "TEA",
     "TIPI",
     "TSD",
+    "DeYO",
+    "FOAShift",
+    "RDumb",
     "Source",
     "Tent",
     "build_method",
