@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import fretta
 from fretta.method import Need
 from fretta.methods import find_method
-from fretta.parts.destroy import ordered_patches, ordered_pixels
+from fretta.parts.destroy import occluded, ordered_patches, ordered_pixels
 
 CLASSES = 10
 Values = dict[str, Any]
@@ -110,8 +110,8 @@ def deyo(given: Values) -> tuple[str, Values]:
         values["destroy"] = lambda x: ordered_pixels(x, torch.arange(x[0, 0].numel()).flip(0))
     else:
         places = ("occlusion_size", "row_start", "column_start")
-        values["destroy"] = "occlusion"
-        values["occlusion"] = tuple(given.pop(place) / 32 for place in places)
+        square = [given.pop(place) for place in places]
+        values["destroy"] = lambda x: occluded(x, *square)
     return "deyo", values
 
 

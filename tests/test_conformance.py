@@ -27,8 +27,13 @@ QUICK: dict[str, dict[str, Any]] = {
     "eta": {"e_margin": 0.999, "d_margin": 0.99},
     "eata": {"e_margin": 0.999, "d_margin": 0.99},
     "sar": {"e_margin": 0.999, "reset_threshold": 0.0},
+    "rdumb": {"e_margin": 0.999, "d_margin": 0.99},
+    "deyo": {"e_margin": 0.999, "plpd_margin": -0.9},
+    "delta": {"base": "entropy"},
 }
-FILTERS_ALL_OUT = {"eta": {"e_margin": 1e-9}, "eata": {"e_margin": 1e-9}, "sar": {"e_margin": 1e-9}}
+FILTERS_ALL_OUT = {
+    **dict.fromkeys(("eta", "eata", "sar", "rdumb", "deyo"), {"e_margin": 1e-9}),
+}
 
 CASES = [
     (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)
@@ -250,4 +255,4 @@ def test_unmet_needs_raise_with_a_repair(key: str) -> None:
             fretta.adapt(build("resnet-like"), key)
     if Need.HEAD in needs:
         with pytest.raises(FrettaError, match="head="):
-            fretta.adapt(Wrapped(lambda y: y * 2.0), key)(batches(4)[0])
+            fretta.adapt(Wrapped(lambda y: y * 2.0), key, source=batches(4))(batches(4)[0])

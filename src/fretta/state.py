@@ -60,7 +60,8 @@ def revive(current: Any, saved: Any, device: torch.device) -> Any:
         kind = current.dtype if isinstance(current, Tensor) else saved.dtype
         return saved.to(device, kind, copy=True)
     if isinstance(saved, Mapping):
-        return {key: revive(None, item, device) for key, item in saved.items()}
+        known = current if isinstance(current, Mapping) else {}
+        return {key: revive(known.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list):
         return [revive(None, item, device) for item in saved]
     return saved

@@ -95,16 +95,16 @@ class BN(Method):
             return model(x)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
-        if self.memory == "none":
-            return self.forward(model, x)
         self.batches += 1
-        rate = self.rate if self.memory == "moving" else 1 / self.batches
+        rate = {"moving": self.rate, "cumulative": 1 / self.batches}.get(self.memory)
+        if rate is None:
+            return self.forward(model, x)
         cumulative = self.memory == "cumulative"
 
         def moved(name: str, x: Tensor, source: Statistics) -> Statistics:
             """Each layer is normalized by its new average, or by the batch alone."""
-            old = self.average.get(name, list(source))
-            self.average[name] = [a.lerp(b, rate) for a, b in zip(old, measured(x), strict=True)]
+            pairs = zip(self.average.get(name, source), measured(x), strict=True)
+            self.average[name] = [old.to(new).lerp(new, rate) for old, new in pairs]
             mean, var = self.average[name] if cumulative else measured(x, correction=0)
             return mean, var
 

@@ -73,12 +73,14 @@ class DELTA(GradientMethod):
 
     def _statistics(self, name: str, x: Tensor, batch: Statistics) -> Statistics:
         mean, scale = self.moving.get(name, batch) if self.alpha else batch
-        return mean, scale
+        return mean.to(batch[0]), scale.to(batch[1])
 
     def _moved(self, name: str, x: Tensor, batch: Statistics) -> Statistics:
         """The statistics so far; those of this batch enter them after use."""
         used = self._statistics(name, x, batch)
-        self.moving[name] = [old.lerp(new, 1 - self.alpha) for old, new in zip(used, batch)]
+        self.moving[name] = [
+            old.lerp(new, 1 - self.alpha) for old, new in zip(used, batch, strict=True)
+        ]
         return used
 
     def _balance(self, logits: Tensor) -> Tensor:

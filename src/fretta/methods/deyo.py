@@ -37,7 +37,7 @@ class DeYO(GradientMethod):
     plpd_margin   τ_PLPD: the probability of the own label must fall by more without the object
     destroy       "patch" order, "pixel" order, "occlusion", or a function of an image batch
     patches       n: an image has n × n patches
-    occlusion     side, row and column of the square, in shares of the image
+    occlusion     side of the occluded square in the center, as a share of the image's
     seed          of the random orders
     lr, optimizer, momentum: see GradientMethod. None is what the variant and the classes imply.
     """
@@ -52,7 +52,7 @@ class DeYO(GradientMethod):
         "e_zero": "0.4 (ImageNet-C), 1 (ColoredMNIST)",
         "plpd_margin": "0.3 (mild ImageNet-C), 0.2 (wild), 0.5 (Waterbirds, ColoredMNIST)",
         "patches": "4",
-        "occlusion": "112 at (56, 56) of 224 pixels",
+        "occlusion": "112 of 224 pixels",
         "lr": "SGD with momentum 0.9: 2.5e-4 (ResNet-50), 1e-3/64·B (ViT), ×5 on Waterbirds",
     }
     differs = {"released": "layers are left out by name: layer4, blocks.9 to 11, norm"}
@@ -65,7 +65,7 @@ class DeYO(GradientMethod):
     plpd_margin: float = AUTO
     destroy: str | Callable[[Tensor], Tensor] = "patch"
     patches: int = 4
-    occlusion: tuple[float, float, float] = (0.5, 0.25, 0.25)
+    occlusion: float = 0.5
     seed: int = 0
 
     def implied(self, classes: int) -> Mapping[str, Any]:
@@ -76,8 +76,7 @@ class DeYO(GradientMethod):
         good = callable(self.destroy) or self.destroy in DESTROY
         self.require(good, "destroy", wanted=f"{', '.join(map(repr, DESTROY))} or a function")
         self.require(self.patches >= 2, "patches", wanted="at least 2")
-        good = len(self.occlusion) == 3 and all(0 <= v <= 1 for v in self.occlusion)
-        self.require(good, "occlusion", wanted="three shares of the image in [0, 1]")
+        self.require(0 < self.occlusion <= 1, "occlusion", wanted="a share in (0, 1]")
 
     def caution(self, classes: int) -> None:
         caution_entropy_margin(self.key, self.e_margin)
@@ -129,14 +128,14 @@ class DeYO(GradientMethod):
         return (logits.softmax(1) - without.softmax(1)).gather(1, label).squeeze(1)
 
     def _destroyed(self, x: Tensor) -> Tensor:
+        height, width = x.shape[2:]
+        side = round(self.occlusion * min(height, width))
         if callable(self.destroy):
             return self.destroy(x)
         if self.destroy == "patch":
             noise = torch.rand(len(x), self.patches**2, generator=self.generator)
             return ordered_patches(x, self.patches, noise.argsort(1))
-        height, width = x.shape[2:]
         if self.destroy == "pixel":
             order = torch.randperm(height * width, generator=self.generator)
             return ordered_pixels(x, order)
-        side, row, column = self.occlusion
-        return occluded(x, round(side * height), round(row * height), round(column * width))
+        return occluded(x, side, (height - side) // 2, (width - side) // 2)

@@ -97,7 +97,7 @@ class ROID(Augmented):
         average of the batch, or more. Then that mean moves."""
         probabilities = logits.softmax(1)
         uniform = torch.full_like(probabilities[0], 1 / logits.shape[1])
-        average = uniform if self.average is None else self.average
+        average = uniform if self.average is None else self.average.to(uniform)
         diverse = scaled(1 - F.cosine_similarity(average[None], probabilities, dim=1))
         certain = scaled(-entropy(logits))
         self.average = average.lerp(probabilities.mean(0), 1 - self.rate)
