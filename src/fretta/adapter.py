@@ -19,6 +19,7 @@ from .methods import build_method
 from .parts.classifier import Classifier, private_copy
 from .parts.compute import Compute, check_precision, choose_layout, compile_blocks
 from .parts.features import Capture, captured, capturing
+from .parts.output import USES_FEATURES, finish
 from .prepare import (
     SmallBatchCheck,
     caution_probabilities,
@@ -48,8 +49,8 @@ class Adapter(nn.Module):
     compute     a `Compute`: memory layout, precision, compilation, how many layers learn
     **          hyper-parameters of the method, by name; one that is given wins over what a
                 `variant` implies. Every method has `steps` (updates per batch), `episodic`
-                (forget after every batch), `predict` ("before" or "after" the update) and
-                `reset_every` (batches)
+                (forget after every batch), `predict` ("before" or "after" the update),
+                `reset_every` (batches) and `output` ("prior" or "lame" behind the method)
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; no state changes
@@ -148,14 +149,15 @@ class Adapter(nn.Module):
             self._keep_features(box)
         if self.timing == "after":
             return self.current(x)
-        return logits if self.method.gradient else logits.clone()  # an ordinary tensor again
+        logits = logits if self.method.gradient else logits.clone()  # an ordinary tensor again
+        return self._finish(logits.detach(), box)
 
     def current(self, x: Tensor) -> Tensor:
         """Logits of the model as it is, without checks."""
         with self._capturing() as box, torch.no_grad():
             logits = self.method.forward(self.model, x)
-        self._keep_features(box)
-        return logits
+            self._keep_features(box)
+            return self._finish(logits, box)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
@@ -207,11 +209,25 @@ class Adapter(nn.Module):
         return x
 
     def _forward(self, x: Tensor) -> Tensor:
-        return self.source_forward(x) if self.safe else self.method.forward(self.model, x)
+        if self.safe:
+            return self.source_forward(x)
+        with self._capturing() as box:
+            logits = self.method.forward(self.model, x)
+        return self._finish(logits, box)
+
+    def _finish(self, logits: Tensor, box: Capture) -> Tensor:
+        """The output stage, behind any method."""
+        output = self.method.output
+        z = captured(box, self.model.head_name) if output in USES_FEATURES else None
+        return finish(output, logits, z)
+
+    @property
+    def _needs_head(self) -> bool:
+        return Need.HEAD in self.method.needs or self.method.output in USES_FEATURES
 
     def _capturing(self) -> AbstractContextManager[Capture]:
         """Keep what enters the head in the forward whose logits are returned, the first one."""
-        wanted = self._supervisor is not None or Need.HEAD in self.method.needs
+        wanted = self._supervisor is not None or self._needs_head
         if not wanted or self.model.head_name is None:
             return nullcontext(Capture())
         return capturing(self.model.head_module, first=True)
@@ -293,6 +309,11 @@ class Adapter(nn.Module):
                 " batches, or None"
             )
         share = 1.0 if self.safe else self.method.batch_share
+        if not self.safe and self.method.output not in (None, "none"):
+            raise ConfigError(
+                f"output={self.method.output!r} looks at all predictions of a batch, which a plain"
+                " module cannot do; adapt with output='none' to export"
+            )
         if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
@@ -326,7 +347,7 @@ class Adapter(nn.Module):
         with torch.no_grad():
             logits = self.model(x)
             classes = logits.shape[1]
-            if Need.HEAD in self.method.needs:
+            if self._needs_head:
                 self.model.locate_head(x[:2], classes)
             elif self.compute.compile is not None:  # to leave it uncompiled
                 self._look_for_head(x)
@@ -341,6 +362,8 @@ class Adapter(nn.Module):
             raise NeedError(f"{self.method.key} needs source images, but source= is empty")
         with torch.no_grad():
             classes = self.model(first).shape[1]
+            if self._needs_head:
+                self.model.locate_head(first[:2], classes)
         self._begin(classes, chain([first], batches))
 
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:

@@ -18,6 +18,7 @@ from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
 from .parts.losses import masked_mean
 from .parts.optim import OPTIMIZERS, OptimizerName, build_optimizer, descend, none_kept
+from .parts.output import OUTPUTS, Output
 
 Timing = Literal["before", "after"]
 
@@ -56,6 +57,8 @@ class Method:
     predict      logits of the forward "before" the update or of one "after" it; None is what
                  the paper does
     reset_every  begin again after so many batches; None: never
+    output       what is done to the predictions of a batch: "prior" correction, "lame" (Laplacian
+                 adjustment), "none"; None is what the paper does
     """
 
     key: ClassVar[str] = ""
@@ -66,12 +69,16 @@ class Method:
     gradient: ClassVar[bool] = True  # False: step runs without autograd
     adapts: ClassVar[bool] = True  # False: predictions are those of the source model
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
+    loss: ClassVar[str] = ""  # the equation, for `fretta info`
+    published: ClassVar[Mapping[str, str]] = {}  # hyper-parameter -> values of paper or code
+    differs: ClassVar[Mapping[str, str]] = {}  # variant -> where it differs from the default one
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
 
     steps: int = 1
     episodic: bool = False
     predict: Timing | None = None
     reset_every: int | None = None
+    output: Output | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -86,6 +93,8 @@ class Method:
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
         every = self.reset_every
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
+        good = self.output is None or self.output in OUTPUTS
+        self.require(good, "output", wanted=f"one of {', '.join(map(repr, OUTPUTS))}")
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
@@ -197,10 +206,11 @@ class GradientMethod(Method):
 
     def check(self) -> None:
         super().check()
-        good = self.optimizer in OPTIMIZERS
+        good = self.optimizer is None or self.optimizer in OPTIMIZERS
         self.require(good, "optimizer", wanted=" or ".join(map(repr, OPTIMIZERS)))
         self.require(self.lr is None or self.lr >= 0, "lr", wanted="a number >= 0")
-        self.require(0 <= self.momentum < 1, "momentum", wanted="a number in [0, 1)")
+        good = self.momentum is None or 0 <= self.momentum < 1
+        self.require(good, "momentum", wanted="a number in [0, 1)")
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)

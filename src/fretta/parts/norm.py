@@ -62,6 +62,19 @@ def use_batch_statistics(module: nn.Module) -> None:
             layer.track_running_stats = False  # type: ignore[assignment]
 
 
+@contextmanager
+def batch_statistics(module: nn.Module) -> Iterator[None]:
+    """While active, batch norms normalize by the statistics of the batch (test BN)."""
+    layers = [layer for layer in module.modules() if is_batch_norm(layer) and not layer.training]
+    for layer in layers:
+        layer.training = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.training = False
+
+
 def _values_per_channel(x: Tensor) -> int:
     return x.numel() // x.shape[1] if x.dim() > 1 else x.numel()
 
