@@ -16,8 +16,12 @@ from ..errors import ConfigError
 from ..method import Method
 from ..parts.compute import Compute
 from .bn import BN
+from .cotta import CoTTA
 from .eata import EATA, ETA
 from .gfret import GFRET
+from .memo import MEMO
+from .note import NOTE
+from .rotta import RoTTA
 from .sar import SAR
 from .sfret import SFRET
 from .source import Source
@@ -37,11 +41,15 @@ __all__ = [
     "EATA",
     "ETA",
     "GFRET",
+    "MEMO",
+    "NOTE",
     "SAR",
     "SFRET",
     "TEA",
     "TIPI",
     "TSD",
+    "CoTTA",
+    "RoTTA",
     "Source",
     "Tent",
     "build_method",
