@@ -124,7 +124,7 @@ class Adapter(nn.Module):
         # Works under the caller's no_grad and inference_mode: learning needs gradients regardless.
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
             x = self._ready_batch(x)
-            every = 1 if self.method.episodic else self.method.reset_every
+            every = 1 if self.method.episodic is True else self.method.reset_every
             if every is not None and self._batches % every == 0:
                 self.start_over()
             if self._supervisor is None and (self.guard is not None or self._callbacks):
@@ -143,21 +143,33 @@ class Adapter(nn.Module):
 
     def learn(self, x: Tensor) -> Tensor:
         """The step itself, without checks and supervision."""
+        if self.method.episodic == "image":
+            return self._kept(*joined([self._episode(image) for image in x.split(1)]))
+        return self._kept(*self._learned(x))
+
+    def _learned(self, x: Tensor) -> tuple[Tensor, Capture]:
         for _ in range(self.method.steps):
-            with self._capturing() as box, torch.inference_mode(not self.method.gradient):
+            with self._capturing(len(x)) as box, torch.inference_mode(not self.method.gradient):
                 logits = self.method.step(self.model, x)
-            self._keep_features(box)
         if self.timing == "after":
-            return self.current(x)
-        logits = logits if self.method.gradient else logits.clone()  # an ordinary tensor again
-        return self._finish(logits.detach(), box)
+            with self._capturing(len(x)) as box, torch.no_grad():
+                logits = self.method.forward(self.model, x)
+        # an ordinary tensor again
+        return (logits.detach() if self.method.gradient else logits.clone()), box
+
+    def _episode(self, image: Tensor) -> tuple[Tensor, Capture]:
+        """One image on its own, from the initial state; only random numbers go on."""
+        running = self.method.running_state()
+        self.start_over()
+        for name, value in running.items():
+            if isinstance(value, torch.Generator):
+                setattr(self.method, name, value)
+        return self._learned(image)
 
     def current(self, x: Tensor) -> Tensor:
         """Logits of the model as it is, without checks."""
-        with self._capturing() as box, torch.no_grad():
-            logits = self.method.forward(self.model, x)
-            self._keep_features(box)
-            return self._finish(logits, box)
+        with self._capturing(len(x)) as box, torch.no_grad():
+            return self._kept(self.method.forward(self.model, x), box)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
@@ -211,8 +223,13 @@ class Adapter(nn.Module):
     def _forward(self, x: Tensor) -> Tensor:
         if self.safe:
             return self.source_forward(x)
-        with self._capturing() as box:
+        with self._capturing(len(x)) as box:
             logits = self.method.forward(self.model, x)
+        return self._finish(logits, box)
+
+    def _kept(self, logits: Tensor, box: Capture) -> Tensor:
+        """Keep the features of what is returned for whoever looks at them."""
+        self.head_input = None if box.features is None else box.features.detach()
         return self._finish(logits, box)
 
     def _finish(self, logits: Tensor, box: Capture) -> Tensor:
@@ -225,15 +242,13 @@ class Adapter(nn.Module):
     def _needs_head(self) -> bool:
         return Need.HEAD in self.method.needs or self.method.output in USES_FEATURES
 
-    def _capturing(self) -> AbstractContextManager[Capture]:
-        """Keep what enters the head in the forward whose logits are returned, the first one."""
+    def _capturing(self, rows: int) -> AbstractContextManager[Capture]:
+        """Keep what enters the head in the forward whose logits are returned, the first one (or the
+        first ones, where a method takes a batch of so many rows in pieces)."""
         wanted = self._supervisor is not None or self._needs_head
         if not wanted or self.model.head_name is None:
             return nullcontext(Capture())
-        return capturing(self.model.head_module, first=True)
-
-    def _keep_features(self, box: Capture) -> None:
-        self.head_input = None if box.features is None else box.features.detach()
+        return capturing(self.model.head_module, rows, skip=lambda: self.model.aside)
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -515,6 +530,13 @@ class Adapter(nn.Module):
         if different:
             listed = ", ".join(f"{k}={a!r} (here {b!r})" for k, (a, b) in different.items())
             raise StateError(f"the state was taken with other hyper-parameters: {listed}")
+
+
+def joined(parts: list[tuple[Tensor, Capture]]) -> tuple[Tensor, Capture]:
+    """Logits and features of the parts of a batch."""
+    features = [box.features for _, box in parts if box.features is not None]
+    box = Capture(torch.cat(features) if len(features) == len(parts) else None)
+    return torch.cat([logits for logits, _ in parts]), box
 
 
 def spread(rows: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ class Need(enum.Enum):
     """What a method cannot work without. The adapter checks it and names the repair."""
 
     NORM = "normalization layers with scale and shift"
+    BATCH_NORM = "batch-norm layers with running statistics"
     HEAD = "the features that enter a linear head"
     SOURCE = "source images (source=...)"
 
@@ -53,7 +54,7 @@ class Method:
     signature. Every method has the fields
 
     steps        updates per batch
-    episodic     forget after every batch
+    episodic     forget after every batch; "image": after every image, each on its own
     predict      logits of the forward "before" the update or of one "after" it; None is what
                  the paper does
     reset_every  begin again after so many batches; None: never
@@ -75,7 +76,7 @@ class Method:
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
 
     steps: int = 1
-    episodic: bool = False
+    episodic: bool | str = False
     predict: Timing | None = None
     reset_every: int | None = None
     output: Output | None = None
@@ -91,6 +92,8 @@ class Method:
         self.require(self.steps >= 1, "steps", wanted="at least 1 step per batch")
         if self.predict not in (None, "before", "after"):
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
+        good = self.episodic in (False, True, "image")
+        self.require(good, "episodic", wanted="True, False or 'image'")
         every = self.reset_every
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
         good = self.output is None or self.output in OUTPUTS

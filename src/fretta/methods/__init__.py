@@ -17,14 +17,18 @@ from ..method import Method
 from ..parts.compute import Compute
 from .bn import BN
 from .cmf import CMF
+from .cotta import CoTTA
 from .delta import DELTA
 from .deyo import DeYO
 from .eata import EATA, ETA
 from .foa_shift import FOAShift
 from .gfret import GFRET
 from .lame import LAME
+from .memo import MEMO
+from .note import NOTE
 from .rdumb import RDumb
 from .roid import ROID
+from .rotta import RoTTA
 from .sar import SAR
 from .sfret import SFRET
 from .shot_im import SHOTIM
@@ -49,6 +53,8 @@ __all__ = [
     "ETA",
     "GFRET",
     "LAME",
+    "MEMO",
+    "NOTE",
     "ROID",
     "SAR",
     "SFRET",
@@ -57,9 +63,11 @@ __all__ = [
     "TEA",
     "TIPI",
     "TSD",
+    "CoTTA",
     "DeYO",
     "FOAShift",
     "RDumb",
+    "RoTTA",
     "Source",
     "Tent",
     "build_method",

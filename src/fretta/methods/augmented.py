@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from .._util import import_object
 from ..method import GradientMethod
 from ..models.preprocessing import input_scale
 from ..parts import augment as parts
@@ -32,7 +33,7 @@ class Augmented(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        parts.find_transform(self.augment)
+        self._transform()
 
     def start(self, model: Classifier) -> None:
         super().start(model)
@@ -41,7 +42,11 @@ class Augmented(GradientMethod):
 
     def augmented(self, model: Classifier, x: Tensor) -> Tensor:
         """A new draw of the augmentation of a batch."""
-        transform = parts.find_transform(self.augment)
         if self.scale is None:
             self.scale = parts.find_scale(self.mean, self.std, input_scale(model.net), x)
-        return parts.augmented(x, transform, self.scale, self.generator)
+        return parts.augmented(x, self._transform(), self.scale, self.generator)
+
+    def _transform(self) -> parts.Transform:
+        given = self.augment
+        named = isinstance(given, str) and ":" in given
+        return parts.find_transform(import_object(str(given), "augment") if named else given)

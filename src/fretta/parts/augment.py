@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._util import import_object
 from ..errors import ConfigError, InputError, warn
 from . import pixels
 from .augmix import augmix
@@ -97,11 +96,9 @@ def _maybe_mirrored(p: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def find_transform(given: Any) -> Transform:
-    """The transform behind a name, `module:function`, or a function of pixels."""
+    """The transform behind a name, or a function of pixels as one."""
     if isinstance(given, str) and given in TRANSFORMS:
         return TRANSFORMS[given]
-    if isinstance(given, str) and ":" in given:
-        given = import_object(given, "augment")
     if not callable(given):
         raise ConfigError(
             f"augment={given!r} is unknown; choose from {', '.join(TRANSFORMS)}, or give a"

@@ -41,6 +41,4 @@ def occluded(x: Tensor, size: int, row: int, column: int) -> Tensor:
 def _scaled(x: Tensor, height: int, width: int) -> Tensor:
     if x.shape[-2:] == (height, width):
         return x
-    return F.interpolate(
-        x, (height, width), mode="bilinear", align_corners=False, antialias=True
-    )
+    return F.interpolate(x, (height, width), mode="bilinear", align_corners=False, antialias=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -64,13 +64,54 @@ def renormalized(module: nn.Module, choose: Choice) -> Iterator[None]:
         r = (scale / moving_scale).view(shape)
         d = ((mean - moving_mean) / moving_scale).view(shape)
         normalized = F.batch_norm(x, None, None, training=True, eps=layer.eps)
-        # the layer itself only scales and shifts (and activates, in some subclasses)
-        layer.running_mean = torch.zeros_like(own[0])
-        layer.running_var = torch.ones_like(own[1]) - layer.eps
+        _only_scale_and_shift(layer, own)
         return (normalized * r + d, *inputs[1:])
 
     with _in_eval_mode(module, before):
         yield
+
+
+@contextmanager
+def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) -> Iterator[None]:
+    """While active, batch norms normalize by these means and variances, by name."""
+
+    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
+        layer.running_mean, layer.running_var = statistics[name]
+
+    with _in_eval_mode(module, before):
+        yield
+
+
+@contextmanager
+def normalized_by(module: nn.Module, normalize: Callable[..., Tensor]) -> Iterator[None]:
+    """While active, batch norms scale and shift `normalize(name, input, ε)`, gradient and all."""
+
+    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> Any:
+        _only_scale_and_shift(layer, own)
+        return (normalize(name, inputs[0], layer.eps), *inputs[1:])
+
+    with _in_eval_mode(module, before):
+        yield
+
+
+def source_statistics(module: nn.Module) -> dict[str, list[Tensor]]:
+    """Copies of the running mean and variance of every batch norm, by its name."""
+    return {
+        name: [layer.running_mean.clone(), layer.running_var.clone()]
+        for name, layer in module.named_modules()
+        if is_batch_norm(layer) and layer.running_mean is not None
+    }
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """(C,) in a shape that goes with x, (N, C, ...)."""
+    return values.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def _only_scale_and_shift(layer: Any, own: Statistics) -> None:
+    """The layer itself only scales and shifts (and activates, in some subclasses)."""
+    layer.running_mean = torch.zeros_like(own[0])
+    layer.running_var = torch.ones_like(own[1]) - layer.eps
 
 
 @contextmanager

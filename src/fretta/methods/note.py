@@ -1,0 +1,149 @@
+"""NOTE: robust continual test-time adaptation against temporal correlation.
+
+Gong, Jeong, Kim, Kim, Shin, Lee, NeurIPS 2022, https://arxiv.org/abs/2208.05117
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..method import GradientMethod, Need
+from ..parts.classifier import Classifier
+from ..parts.images import ImageMemory, ReservoirMemory
+from ..parts.norm import is_batch_norm, norm_layers
+from ..parts.random import seeded
+from ..parts.replaced import measured, normalized_by, per_channel, source_statistics
+
+CPU = torch.device("cpu")
+UPDATE_BATCH = 128  # images of a larger memory are learned from in batches of so many
+MEMORIES = ("reservoir", "fifo")
+
+
+@dataclass
+class NOTE(GradientMethod):
+    """Correct the statistics of each image only where it is far from the layer's, and learn from a
+    memory that is balanced over predictions. Made for models trained with such layers.
+
+    k              k: standard errors that an image may differ by before it is corrected
+    memory         N: images kept
+    memory_type    "reservoir": balanced over predicted classes; "fifo": the last ones
+    update_every   images between two updates; a batch is predicted in pieces that end there
+    bn_momentum    m: how far the running statistics move at an update
+    seed           of the reservoir
+    lr, optimizer, momentum: see GradientMethod.
+    """
+
+    key = "note"
+    summary = "instance-aware batch norm, balanced memory"
+    passes = "2F+1B"  # in a batch with one update
+    needs = frozenset({Need.NORM, Need.BATCH_NORM})
+    loss = "mean over the memory and the classes of -σ log(σ + 1e-6)"
+    published = {
+        "lr": "1e-4, Adam",
+        "k": "4",
+        "memory": "64",
+        "update_every": "64",
+        "bn_momentum": "0.01",
+        "memory_type": "reservoir; FIFO in the i.i.d. runs, with lr 1e-3 and batch statistics",
+    }
+
+    lr: float = 1e-4
+    k: float = 4.0
+    memory: int = 64
+    memory_type: str = "reservoir"
+    update_every: int = 64
+    bn_momentum: float = 0.01
+    seed: int = 0
+
+    def check(self) -> None:
+        super().check()
+        self.require(self.k >= 0, "k", wanted="a number >= 0")
+        self.require(self.memory >= 1, "memory", wanted="at least 1 image")
+        good = self.memory_type in MEMORIES
+        self.require(good, "memory_type", wanted=" or ".join(map(repr, MEMORIES)))
+        self.require(self.update_every >= 1, "update_every", wanted="at least 1 image")
+        self.require(0 <= self.bn_momentum <= 1, "bn_momentum", wanted="a rate in [0, 1]")
+
+    def configure(self, model: Classifier) -> None:
+        model.freeze()
+        layers = norm_layers(model.net)
+        model.thaw_norm({name: m for name, m in layers.items() if is_batch_norm(m)})
+        model.net.eval()  # the statistics are those of `_instance_aware`
+
+    def start(self, model: Classifier) -> None:
+        super().start(model)
+        self.statistics = source_statistics(model.net)  # mean and variance of each batch norm
+        kinds = {"reservoir": ReservoirMemory, "fifo": ImageMemory}
+        self.images: ImageMemory = kinds[self.memory_type](self.memory)
+        self.generator = seeded(self.seed, CPU)  # places in the memory are plain numbers
+
+    def forward(self, model: Classifier, x: Tensor) -> Tensor:
+        """No image sees another one, so a batch gives what single images would."""
+        with self._instance_aware(model.net):
+            return model(x)
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        """In pieces that end where an update is due: each image meets the model of its time."""
+        first = self.update_every - self.images.clock % self.update_every
+        rest = max(len(x) - first, 0)
+        pieces = [min(first, len(x)), *[self.update_every] * (rest // self.update_every)]
+        pieces += [rest % self.update_every] if rest % self.update_every else []
+        logits = []
+        for piece in x.split(pieces):
+            with torch.no_grad():
+                logits.append(self.forward(model, piece))
+            for image, label in zip(piece, logits[-1].argmax(1).tolist(), strict=True):
+                self.images.add(image, label, generator=self.generator)
+            if self.images.clock % self.update_every == 0:
+                self._learn(model, x)
+        return torch.cat(logits)
+
+    def _learn(self, model: Classifier, like: Tensor) -> None:
+        """One pass over the memory, in train mode."""
+        images, _ = self.images.batch(like)
+        if len(images) > UPDATE_BATCH:
+            images = images[torch.randperm(len(images), generator=self.generator).to(like.device)]
+        for part in images.split(UPDATE_BATCH):
+            with self._instance_aware(model.net, train=True):
+                q = model(part).softmax(1)
+            self.update(-(q * (q + 1e-6).log()).mean(1))
+
+    def _instance_aware(self, net: nn.Module, train: bool = False) -> AbstractContextManager[None]:
+        """With S(t; l) = sign(t) max(|t| - l, 0) over L positions,
+
+        μ̂ = μ + S(μ_i - μ; k √((v + ε) / L)),  v̂ = max(0, v + S(v_i - v; k (v + ε) √(2 / (L - 1)))).
+
+        (μ, v) are the running statistics or, in train mode, those of the batch, unbiased.
+        """
+
+        def normalize(name: str, x: Tensor, epsilon: float) -> Tensor:
+            wide = x.to(self.statistics[name][0].dtype)  # under autocast x may be narrower
+            mean, var = self.statistics[name]
+            if train and x.numel() > x.shape[1]:  # one value has no variance
+                mean, var = measured(wide)
+                self.statistics[name] = [
+                    old.lerp(new.detach(), self.bn_momentum)
+                    for old, new in zip(self.statistics[name], (mean, var), strict=True)
+                ]
+            mean, var = per_channel(mean, x), per_channel(var, x)
+            L = x[0, 0].numel()
+            if L > 1:
+                axes = tuple(range(2, x.dim()))
+                own_var, own_mean = torch.var_mean(wide, axes, correction=1, keepdim=True)
+                error = self.k * ((var + epsilon) / L).sqrt()
+                spread = self.k * (var + epsilon) * (2 / (L - 1)) ** 0.5
+                mean = mean + shrink(own_mean - mean, error)
+                var = F.relu(var + shrink(own_var - var, spread))
+            return ((wide - mean) * (var + epsilon).rsqrt()).to(x.dtype)
+
+        return normalized_by(net, normalize)
+
+
+def shrink(t: Tensor, by: Tensor) -> Tensor:
+    """S(t; l): nothing up to l, and beyond it what is more."""
+    return F.relu(t - by) - F.relu(-t - by)
