@@ -25,7 +25,7 @@ LAYERS = [
     ["data", "methods", "prepare", "state"],
     ["guard", "streams"],
     ["adapter"],
-    ["api", "inspection"],
+    ["api", "describe", "inspection"],
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
@@ -66,7 +66,9 @@ def test_public_names_are_all() -> None:
     with pytest.raises(AttributeError, match="no attribute 'adapter_'"):
         _ = fretta.adapter_
     assert fretta.list_methods() == [
-        *("bn", "eata", "eta", "g-fret", "s-fret", "sar", "source", "tea", "tent", "tipi", "tsd")
+        *("bn", "cmf", "cotta", "delta", "deyo", "eata", "eta", "foa-shift", "g-fret", "lame"),
+        *("memo", "note", "rdumb", "roid", "rotta", "s-fret", "sar", "shot-im", "source", "t3a"),
+        *("tea", "tent", "tipi", "tsd"),
     ]
 
 

@@ -25,6 +25,9 @@ CPU = torch.device("cpu")
 # One wait to refuse bad pixels, one to learn whether the update was finite. Filters ask once more
 # on a CPU, where asking is free; the bank and the sign of features cost the rest.
 WAITS = {"source": 1, "bn": 1, "tent": 2, "s-fret": 3, "tipi": 2, "tea": 2, "eta": 4, "eata": 4}
+WAITS |= {"lame": 101}  # which asks after each iteration whether to stop
+
+EVERYTHING = ("tsd", "shot-im", "cotta", "memo")  # which let every weight learn
 
 
 def images(seed: int = 0, n: int = 16) -> Tensor:
@@ -43,11 +46,13 @@ def confident_net() -> nn.Module:
 def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Adapter:
     if key == "tea":
         settings.setdefault("sgld_steps", 2)
-    if key in ("eta", "eata", "sar"):
+    if key in ("eta", "eata", "sar", "rdumb", "deyo"):
         settings.setdefault("e_margin", 0.99)
+    if key == "deyo":
+        settings.setdefault("plpd_margin", -0.9)
     net = net or confident_net()
     dtype = next(net.parameters()).dtype
-    source = [images(9).to(dtype)] if key == "eata" else None
+    source = [images(9).to(dtype)] if key in ("eata", "foa-shift") else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrettaWarning)
         a = fretta.adapt(net, key, source=source, **settings)
@@ -62,7 +67,7 @@ def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) 
     passes = f"{seen.forwards}F" + (f"+{seen.backwards}B" if seen.backwards else "")
     assert passes == fretta.methods.REGISTRY[key].passes
     convolutions = sum(isinstance(m, nn.Conv2d) for m in a.model.net.modules())
-    assert seen.weight_gradients == (convolutions if key == "tsd" else 0)
+    assert seen.weight_gradients == (convolutions if key in EVERYTHING else 0)
     assert seen.waits <= WAITS.get(key, 7)
 
 

@@ -236,7 +236,7 @@ class Adapter(nn.Module):
         """The output stage, behind any method."""
         output = self.method.output
         z = captured(box, self.model.head_name) if output in USES_FEATURES else None
-        return finish(output, logits, z)
+        return finish(output, logits, None if z is None else z.detach())
 
     @property
     def _needs_head(self) -> bool:
