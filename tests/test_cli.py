@@ -141,7 +141,7 @@ def test_every_method_describes_itself(key: str) -> None:
 
 def test_info() -> None:
     out = run_command("info", "rdumb").stdout
-    for words in ("Press, Schneider", "exp(E0 - H_i)", "1F+1B per batch", "reset_every  1000", "ε"):
-        assert words in " ".join(out.split()) or words in out, words
+    for words in ("Press, Schneider", "exp(E0 - H_i)", "1F+1B per batch", "reset_every 1000", "ε"):
+        assert words in " ".join(out.split())
     assert "released:" in out
     assert "did you mean 'lame'" in run_command("info", "lam").stderr
