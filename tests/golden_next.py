@@ -12,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from torch import Tensor, nn
 import fretta
 from fretta.method import Need
 from fretta.methods import find_method
+from fretta.parts.classifier import Classifier
 from fretta.parts.destroy import occluded, ordered_patches, ordered_pixels
+from fretta.parts.images import ReservoirMemory
 
 CLASSES = 10
 Values = dict[str, Any]
@@ -116,6 +119,7 @@ def deyo(given: Values) -> tuple[str, Values]:
 
 
 AUGMENTED = {"hflip": "flip", "none": "none"}
+NORMALIZED = {"mean": 0.5, "std": 0.5}
 
 
 def roid(given: Values) -> tuple[str, Values]:
@@ -139,6 +143,91 @@ def cmf(given: Values) -> tuple[str, Values]:
     _, values = roid(given)
     own = {"alpha": given.pop("alpha"), "merge": given.pop("gamma"), "q": given.pop("q")}
     return "cmf", {**values, **own, "variant": "paper"}  # every .half() was made to do nothing
+
+
+class Alternate:
+    """Every other view is the mirror image."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, p: Tensor) -> Tensor:
+        self.calls += 1
+        return p if self.calls % 2 else p.flip(-1)
+
+
+def cotta(given: Values) -> tuple[str, Values]:
+    augmentation = given.pop("augmentation")
+    alternate = augmentation == "alternate"
+    return "cotta", {
+        "augment": Alternate() if alternate else AUGMENTED[augmentation],
+        "views": 2 if alternate else 1,  # more views would all be the same
+        "symmetric": given.pop("code") == "imagenet",
+        "alpha": given.pop("mt"),
+        "restore": given.pop("rst"),
+        "p_th": given.pop("ap"),
+        **NORMALIZED,
+    }
+
+
+def rotta(given: Values) -> tuple[str, Values]:
+    names = ("memory", "update_every", "nu", "alpha", "lambda_t", "lambda_u")
+    augment = AUGMENTED[given.pop("augmentation")]
+    return "rotta", {"augment": augment, **{n: given.pop(n) for n in names}, **NORMALIZED}
+
+
+class FixedReservoir(ReservoirMemory):
+    """The first of the largest classes, its oldest image, always the same number."""
+
+    def __init__(self, size: int, uniform: float) -> None:
+        super().__init__(size)
+        self.uniform = uniform
+
+    def chance(self, generator: torch.Generator | None) -> float:
+        return self.uniform
+
+    def choice(self, values: list[int], generator: torch.Generator | None) -> int:
+        return values[0]
+
+
+@dataclass
+class FixedNOTE(fretta.methods.NOTE):
+    """NOTE without chance."""
+
+    key = "note-fixed"
+
+    uniform: float = 0.0
+
+    def start(self, model: Classifier) -> None:
+        super().start(model)
+        if self.memory_type == "reservoir":
+            self.images = FixedReservoir(self.memory, self.uniform)
+
+
+def note(given: Values) -> tuple[str, Values]:
+    same = ("memory", "update_every", "bn_momentum", "uniform")
+    return f"{__name__}:FixedNOTE", {
+        **{name: given.pop(name) for name in same if name in given},
+        "k": given.pop("iabn_k"),
+        "memory_type": {"PBRS": "reservoir", "FIFO": "fifo"}[given.pop("memory_type", "PBRS")],
+        "learned_statistics": given.pop("use_learned_stats", True),
+    }
+
+
+def shifted_views(p: Tensor) -> Tensor:
+    """View j: mirrored if j is odd, then rolled by 2 ⌊j / 2⌋ pixels along the width."""
+    views = [(view.flip(-1) if j % 2 else view) for j, view in enumerate(p)]
+    return torch.stack([view.roll(2 * (j // 2), -1) for j, view in enumerate(views)])
+
+
+def memo(given: Values) -> tuple[str, Values]:
+    strength = given.pop("prior_strength", None)
+    return "memo", {
+        "prior_strength": strength if given.pop("code") == "imagenet" else None,
+        "views": given.pop("views"),
+        "augment": shifted_views,
+        **NORMALIZED,
+    }
 
 
 def rdumb(given: Values) -> tuple[str, Values]:
@@ -189,6 +278,10 @@ TRANSLATED: dict[str, Callable[[Values], tuple[str, Values]]] = {
     "deyo": deyo,
     "roid": roid,
     "cmf": cmf,
+    "cotta": cotta,
+    "rotta": rotta,
+    "note": note,
+    "memo": memo,
     "rdumb": rdumb,
     "delta": delta,
     "foa-shift": foa_shift,

@@ -350,7 +350,13 @@ def test_cmf(net: str) -> None:
 def test_rdumb(net: str) -> None:
     """ETA on each two batches by themselves, every time from the source."""
     adapter = fretta.adapt(
-        double_net(net), "rdumb", lr=LR, optimizer="adam", e_margin=0.9, d_margin=0.95, reset_every=2
+        double_net(net),
+        "rdumb",
+        lr=LR,
+        optimizer="adam",
+        e_margin=0.9,
+        d_margin=0.95,
+        reset_every=2,
     )
     stream = double_stream()
     out = [adapter(x) for x in stream]

@@ -50,6 +50,8 @@ def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Ada
         settings.setdefault("e_margin", 0.99)
     if key == "deyo":
         settings.setdefault("plpd_margin", -0.9)
+    if key in ("rotta", "note"):
+        settings |= {"memory": 16, "update_every": 16}  # an update with every batch
     net = net or confident_net()
     dtype = next(net.parameters()).dtype
     source = [images(9).to(dtype)] if key in ("eata", "foa-shift") else None
@@ -63,7 +65,8 @@ def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Ada
 @pytest.mark.parametrize("key", sorted(fretta.methods.REGISTRY))
 def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) -> None:
     a = ready(key, sgld_steps=20) if key == "tea" else ready(key)
-    seen = count(a.model.net, lambda: a(images(1)))
+    n = 1 if key == "memo" else 16  # its passes are those of one image
+    seen = count(a.model.net, lambda: a(images(1, n)))
     passes = f"{seen.forwards}F" + (f"+{seen.backwards}B" if seen.backwards else "")
     assert passes == fretta.methods.REGISTRY[key].passes
     convolutions = sum(isinstance(m, nn.Conv2d) for m in a.model.net.modules())
@@ -71,8 +74,16 @@ def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) 
     assert seen.waits <= WAITS.get(key, 7)
 
 
+def test_cotta_computes_no_view_it_throws_away() -> None:
+    sure, unsure = (ready("cotta", p_th=p_th, views=5) for p_th in (0.0, 1.1))
+    for a, forwards in ((sure, 1 + 1 + 1), (unsure, 1 + 5 + 1)):  # source, teacher, student
+        seen = count(a.model.net, lambda a=a: a(images(1)))
+        assert (seen.forwards, seen.backwards) == (forwards, 1)
+
+
 @pytest.mark.parametrize(
-    "key", grid(["tent", "s-fret", "g-fret", "eta", "tsd"], {"g-fret"}.__contains__)
+    "key",
+    grid(["tent", "s-fret", "g-fret", "eta", "tsd", "rotta", "note"], {"g-fret"}.__contains__),
 )
 def test_a_late_step_does_what_an_early_one_does(key: str) -> None:
     """Cost does not grow with the stream: the same operators, the same memory."""

@@ -32,7 +32,9 @@ class CMF(ROID):
 
     key = "cmf"
     summary = "roid, pulled to Kalman-filtered weights"
-    loss = "ROID's; then h ← α h + (1-α) θ0, h ← β h + (1-β) θ, θ ← γ θ + (1-γ) h, β by a Kalman gain"
+    loss = (
+        "ROID's; then h ← α h + (1-α) θ0, h ← β h + (1-β) θ, θ ← γ θ + (1-γ) h, β by a Kalman gain"
+    )
     published = {
         **ROID.published,
         "alpha": "0.99",

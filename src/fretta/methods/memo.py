@@ -80,7 +80,7 @@ class MEMO(Augmented):
         log_p = logits.log_softmax(1).unflatten(0, (len(x), self.views))
         log_mean = log_p.logsumexp(1) - math.log(self.views)  # log of the mean over views
         self.update(-(log_mean.exp() * log_mean).sum(1))
-        return logits.unflatten(0, (len(x), self.views)).mean(1)
+        return log_mean
 
     def _mixed(self, net: nn.Module) -> AbstractContextManager[None]:
         """Source statistics, with a share of those of what is shown; no gradient through them."""

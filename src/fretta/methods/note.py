@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..errors import NeedError
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.images import ImageMemory, ReservoirMemory
@@ -33,6 +34,8 @@ class NOTE(GradientMethod):
     memory         N: images kept
     memory_type    "reservoir": balanced over predicted classes; "fifo": the last ones
     update_every   images between two updates; a batch is predicted in pieces that end there
+    learned_statistics   normalize a prediction by the running statistics; False: by those of the
+                   images it is made with
     bn_momentum    m: how far the running statistics move at an update
     seed           of the reservoir
     lr, optimizer, momentum: see GradientMethod.
@@ -57,6 +60,7 @@ class NOTE(GradientMethod):
     memory: int = 64
     memory_type: str = "reservoir"
     update_every: int = 64
+    learned_statistics: bool = True
     bn_momentum: float = 0.01
     seed: int = 0
 
@@ -83,9 +87,16 @@ class NOTE(GradientMethod):
         self.generator = seeded(self.seed, CPU)  # places in the memory are plain numbers
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
-        """No image sees another one, so a batch gives what single images would."""
-        with self._instance_aware(model.net):
-            return model(x)
+        """By the running statistics no image sees another: a batch gives what single ones would."""
+        sizes: list[int] = []
+        with self._instance_aware(model.net, sizes=sizes):
+            logits = model(x)
+        if max(sizes, default=1) == 1:
+            raise NeedError(
+                "note compares the statistics of an image with those of a layer, but the batch"
+                " norms of this model see single positions, which have none; use 'tent' or 'eta'"
+            )
+        return logits
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         """In pieces that end where an update is due: each image meets the model of its time."""
@@ -113,25 +124,32 @@ class NOTE(GradientMethod):
                 q = model(part).softmax(1)
             self.update(-(q * (q + 1e-6).log()).mean(1))
 
-    def _instance_aware(self, net: nn.Module, train: bool = False) -> AbstractContextManager[None]:
+    def _instance_aware(
+        self, net: nn.Module, train: bool = False, sizes: list[int] | None = None
+    ) -> AbstractContextManager[None]:
         """With S(t; l) = sign(t) max(|t| - l, 0) over L positions,
 
         μ̂ = μ + S(μ_i - μ; k √((v + ε) / L)),  v̂ = max(0, v + S(v_i - v; k (v + ε) √(2 / (L - 1)))).
 
-        (μ, v) are the running statistics or, in train mode, those of the batch, unbiased.
+        (μ, v) are the running statistics or, in train mode, those of the batch, unbiased. `sizes`
+        is filled with the L of the layers.
         """
 
         def normalize(name: str, x: Tensor, epsilon: float) -> Tensor:
             wide = x.to(self.statistics[name][0].dtype)  # under autocast x may be narrower
             mean, var = self.statistics[name]
-            if train and x.numel() > x.shape[1]:  # one value has no variance
+            several = x.numel() > x.shape[1]  # one value has no variance
+            if several and (train or not self.learned_statistics):
                 mean, var = measured(wide)
+            if several and train:
                 self.statistics[name] = [
                     old.lerp(new.detach(), self.bn_momentum)
                     for old, new in zip(self.statistics[name], (mean, var), strict=True)
                 ]
             mean, var = per_channel(mean, x), per_channel(var, x)
             L = x[0, 0].numel()
+            if sizes is not None:
+                sizes.append(L)
             if L > 1:
                 axes = tuple(range(2, x.dim()))
                 own_var, own_mean = torch.var_mean(wide, axes, correction=1, keepdim=True)
