@@ -117,7 +117,7 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
         raise NeedError(
             f"{method.key} replaces the running statistics of batch-norm layers, but"
             f" {type(net).__name__} has none of them (its norm layers:"
-            f" {', '.join(kinds) or 'none'}); use 'cotta', 'eta' or 'sar', which work with any norm layer"
+            f" {', '.join(kinds) or 'none'}); use 'cotta', 'eta' or 'sar', which work with any"
         )
     if Need.SOURCE in method.needs and source is None:
         hint = f"; without any, {method.without_source}" if method.without_source else ""

@@ -78,7 +78,7 @@ class MEMO(Augmented):
         with self._mixed(model.net):
             logits = model(self.augmented(model, shown))
         log_p = logits.log_softmax(1).unflatten(0, (len(x), self.views))
-        log_mean = log_p.logsumexp(1) - math.log(self.views)  # log of the mean over views
+        log_mean: Tensor = log_p.logsumexp(1) - math.log(self.views)  # log of the mean over views
         self.update(-(log_mean.exp() * log_mean).sum(1))
         return log_mean
 

@@ -120,7 +120,7 @@ class NOTE(GradientMethod):
         if len(images) > UPDATE_BATCH:
             images = images[torch.randperm(len(images), generator=self.generator).to(like.device)]
         for part in images.split(UPDATE_BATCH):
-            with self._instance_aware(model.net, train=True):
+            with model.using({}, aside=True), self._instance_aware(model.net, train=True):
                 q = model(part).softmax(1)
             self.update(-(q * (q + 1e-6).log()).mean(1))
 
