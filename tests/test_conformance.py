@@ -31,9 +31,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "deyo": {"e_margin": 0.999, "plpd_margin": -0.9},
     "delta": {"base": "entropy"},
 }
-FILTERS_ALL_OUT = {
-    **dict.fromkeys(("eta", "eata", "sar", "rdumb", "deyo"), {"e_margin": 1e-9}),
-}
+FILTERS_ALL_OUT = {key: {"e_margin": 1e-9} for key in ("eta", "eata", "sar", "rdumb", "deyo")}
 
 CASES = [
     (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)

@@ -23,7 +23,7 @@ class CMF(ROID):
     """ROID, pulled to a filtered average of source and adapted weights instead of the source.
 
     variant   "paper"; "released" rounds the weights to half precision at each merge
-    alpha     α: what the filtered weights h keep of themselves beside the source, h ← α h + (1-α) θ0
+    alpha     α: the filtered weights h go back to the source, h ← α h + (1 - α) θ0
     q         Q: variance of the process, for 38400 adapted values, and in proportion for others
     merge     γ: θ ← γ θ + (1 - γ) h after each update
     rate, temperature, consistency, reference_batch: see ROID. augment, mean, std, seed: see
@@ -32,7 +32,9 @@ class CMF(ROID):
 
     key = "cmf"
     summary = "roid, pulled to Kalman-filtered weights"
-    loss = "ROID's; then h ← α h + (1-α) θ0, h ← β h + (1-β) θ, θ ← γ θ + (1-γ) h, β by a Kalman gain"
+    loss = (
+        "ROID's; then h ← α h + (1-α) θ0, h ← β h + (1-β) θ, θ ← γ θ + (1-γ) h, β by a Kalman gain"
+    )
     published = {
         **ROID.published,
         "alpha": "0.99",
