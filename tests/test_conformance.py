@@ -36,9 +36,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "memo": {"views": 2},
 }
 WITHOUT_BATCH_NORM = ("group-norm", "vit-like", "timm-vit_tiny", "hf-vit")
-FILTERS_ALL_OUT = {
-    **dict.fromkeys(("eta", "eata", "sar", "rdumb", "deyo"), {"e_margin": 1e-9}),
-}
+FILTERS_ALL_OUT = {key: {"e_margin": 1e-9} for key in ("eta", "eata", "sar", "rdumb", "deyo")}
 
 CASES = [
     (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)

@@ -1,4 +1,4 @@
-"""More methods against plain re-derivations in float64, sample by sample; see test_derivations.py."""
+"""More methods against plain re-derivations in float64; see test_derivations.py."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def agree(net: str, key: str, expected: list[Tensor], **settings: Any) -> None:
         torch.testing.assert_close(adapter(x), wanted.detach(), atol=TIGHT, rtol=0)
 
 
-# ---- without gradient -----------------------------------------------------------------------------
+# ---- without gradient --------------------------------------------------------------------------
 
 
 @both
@@ -186,7 +186,7 @@ def test_bn_with_a_memory() -> None:
     agree("resnet-like", "bn", out, memory="moving", rate=0.3)
 
 
-# ---- with gradient --------------------------------------------------------------------------------
+# ---- with gradient -----------------------------------------------------------------------------
 
 
 def shot_im(ref: Reference, stream: list[Tensor], epsilon: float = 1e-5) -> list[Tensor]:

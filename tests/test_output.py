@@ -81,7 +81,7 @@ def test_objects_are_destroyed() -> None:
     assert odd.shape == (2, 3, 7, 9)
 
 
-# ---- behind any method ----------------------------------------------------------------------------
+# ---- behind any method -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("net", ["resnet-like", "vit-like"])

@@ -23,7 +23,7 @@ class CMF(ROID):
     """ROID, pulled to a filtered average of source and adapted weights instead of the source.
 
     variant   "paper"; "released" rounds the weights to half precision at each merge
-    alpha     α: what the filtered weights h keep of themselves beside the source, h ← α h + (1-α) θ0
+    alpha     α: the filtered weights h go back to the source, h ← α h + (1 - α) θ0
     q         Q: variance of the process, for 38400 adapted values, and in proportion for others
     merge     γ: θ ← γ θ + (1 - γ) h after each update
     rate, temperature, consistency, reference_batch: see ROID. augment, mean, std, seed: see

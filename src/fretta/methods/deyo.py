@@ -1,4 +1,5 @@
-"""DeYO: entropy is not enough for test-time adaptation, from the perspective of disentangled factors.
+"""DeYO: entropy is not enough for test-time adaptation: from the perspective of disentangled
+factors.
 
 Lee, Jung, Lee, Park, Shin, Hwang, Yoon, ICLR 2024, https://arxiv.org/abs/2403.07366
 """

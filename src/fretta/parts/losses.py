@@ -43,7 +43,7 @@ def marginal_entropy(logits: Tensor, epsilon: float = 0.0) -> Tensor:
     mean = logits.softmax(1).mean(0)
     if epsilon:
         return -(mean * (mean + epsilon).log()).sum()
-    return -torch.special.xlogy(mean, mean).sum()
+    return -torch.xlogy(mean, mean).sum()
 
 
 def soft_likelihood_ratio(logits: Tensor, clip: float = 0.99) -> Tensor:
