@@ -23,9 +23,7 @@ from torch import Tensor, nn
 import fretta
 from fretta.method import Need
 from fretta.methods import find_method
-from fretta.parts.classifier import Classifier
 from fretta.parts.destroy import occluded, ordered_patches, ordered_pixels
-from fretta.parts.images import ReservoirMemory
 
 CLASSES = 10
 Values = dict[str, Any]
@@ -176,32 +174,16 @@ def rotta(given: Values) -> tuple[str, Values]:
     return "rotta", {"augment": augment, **{n: given.pop(n) for n in names}, **NORMALIZED}
 
 
-class FixedReservoir(ReservoirMemory):
-    """The first of the largest classes, its oldest image, always the same number."""
-
-    def __init__(self, size: int, uniform: float) -> None:
-        super().__init__(size)
-        self.uniform = uniform
-
-    def chance(self, generator: torch.Generator | None) -> float:
-        return self.uniform
-
-    def choice(self, values: list[int], generator: torch.Generator | None) -> int:
-        return values[0]
-
-
 @dataclass
 class FixedNOTE(fretta.methods.NOTE):
-    """NOTE without chance."""
+    """NOTE without chance: the first of the largest classes, its oldest image, one number."""
 
     key = "note-fixed"
 
     uniform: float = 0.0
 
-    def start(self, model: Classifier) -> None:
-        super().start(model)
-        if self.memory_type == "reservoir":
-            self.images = FixedReservoir(self.memory, self.uniform)
+    def _draws(self, n: int) -> list[list[float]]:
+        return [[0.0, 0.0, self.uniform]] * n
 
 
 def note(given: Values) -> tuple[str, Values]:

@@ -221,9 +221,9 @@ def test_note(net: str, size: int, every: int, k: float) -> None:
     seen = [0] * CLASSES
     count = 0
 
-    def leave(label: int) -> None:
+    def leave(label: int, draw: float) -> None:
         places = [i for i, (other, _) in enumerate(memory) if other == label]
-        memory.pop(places[int(torch.randint(len(places), (), generator=generator))])
+        memory.pop(places[int(draw * len(places))])
 
     for x in double_stream():
         ours = adapter(x)
@@ -234,14 +234,15 @@ def test_note(net: str, size: int, every: int, k: float) -> None:
             torch.testing.assert_close(ours[i], row, atol=TIGHT, rtol=0)
             c = int(row.argmax())
             seen[c] += 1
+            which_class, which, chance = torch.rand(3, generator=generator).tolist()
             held = [sum(label == other for label, _ in memory) for other in range(CLASSES)]
             keep = True
             if len(memory) == size:
                 largest = [other for other in range(CLASSES) if held[other] == max(held)]
                 if c not in largest:
-                    leave(largest[int(torch.randint(len(largest), (), generator=generator))])
-                elif float(torch.rand((), generator=generator)) <= held[c] / seen[c]:
-                    leave(c)
+                    leave(largest[int(which_class * len(largest))], which)
+                elif chance <= held[c] / seen[c]:
+                    leave(c, which)
                 else:
                     keep = False
             if keep:

@@ -66,21 +66,19 @@ def test_timely_memory_by_hand() -> None:
     assert held(crowded) == [(1, 1.0), (4, 2.0)]
 
 
-def test_reservoir_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservoir_by_hand() -> None:
     memory = ReservoirMemory(3)
-    monkeypatch.setattr(memory, "choice", lambda values, _: values[-1])
-    chance = [0.0]
-    monkeypatch.setattr(memory, "chance", lambda _: chance[0])
     for n, label in enumerate([0, 0, 1]):
         memory.add(image(n), label)
-    memory.add(image(3), 1)  # not among the largest: an image of the largest class leaves
+    memory.add(image(3), 1, draws=(0.9, 0.9, 0.0))  # not among the largest: one of these leaves
     assert held(memory) == [(0, 0.0), (1, 2.0), (1, 3.0)]
-    chance[0] = 2 / 3 + 0.01
-    memory.add(image(4), 1)  # two held of three seen: kept with probability 2/3
+    memory.add(image(4), 1, draws=(0.0, 0.9, 0.67))  # two held of three seen: kept at up to 2/3
     assert held(memory) == [(0, 0.0), (1, 2.0), (1, 3.0)]
-    chance[0] = 0.5
-    memory.add(image(5), 1)  # 2 of 4
+    memory.add(image(5), 1, draws=(0.0, 0.9, 0.5))  # 2 of 4
     assert held(memory) == [(0, 0.0), (1, 2.0), (1, 5.0)]
+    for n, label in ((6, 0), (7, 2)):  # now 0 and 1 or 2 are largest alike
+        memory.add(image(n), label, draws=(0.0, 0.0, 0.0))
+    assert held(memory) == [(1, 5.0), (0, 6.0), (2, 7.0)]
 
 
 def test_every_image_of_a_class_is_as_likely_to_stay() -> None:
@@ -88,7 +86,7 @@ def test_every_image_of_a_class_is_as_likely_to_stay() -> None:
     for _ in range(600):
         memory = ReservoirMemory(3)
         for n in range(6):
-            memory.add(image(n), 0, generator=generator)
+            memory.add(image(n), 0, draws=torch.rand(3, generator=generator).tolist())
         for _, n in held(memory):
             kept[int(n)] += 1
     assert (kept / 600 - 0.5).abs().max() < 0.08  # four standard errors

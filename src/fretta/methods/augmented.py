@@ -38,7 +38,8 @@ class Augmented(GradientMethod):
     def start(self, model: Classifier) -> None:
         super().start(model)
         self.generator = seeded(self.seed, model.device)
-        self.scale: parts.Scale | None = None  # mean and std, known from the first use on
+        # mean and std of the input, known from the first use on: no reset changes them
+        self.scale: parts.Scale | None = getattr(self, "scale", None)
 
     def augmented(self, model: Classifier, x: Tensor) -> Tensor:
         """A new draw of the augmentation of a batch."""

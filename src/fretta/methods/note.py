@@ -108,11 +108,17 @@ class NOTE(GradientMethod):
         for piece in x.split(pieces):
             with torch.no_grad():
                 logits.append(self.forward(model, piece))
-            for image, label in zip(piece, logits[-1].argmax(1).tolist(), strict=True):
-                self.images.add(image, label, generator=self.generator)
+            labels, draws = logits[-1].argmax(1).tolist(), self._draws(len(piece))
+            for image, label, numbers in zip(piece, labels, draws, strict=True):
+                self.images.add(image, label, draws=numbers)
             if self.images.clock % self.update_every == 0:
                 self._learn(model, x)
         return torch.cat(logits)
+
+    def _draws(self, n: int) -> list[list[float]]:
+        """Three numbers in [0, 1) for each image, by which the reservoir chooses."""
+        numbers: list[list[float]] = torch.rand(n, 3, generator=self.generator).tolist()
+        return numbers
 
     def _learn(self, model: Classifier, like: Tensor) -> None:
         """One pass over the memory, in train mode."""

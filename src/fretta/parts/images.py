@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -39,16 +40,17 @@ class ImageMemory:
         image: Tensor,
         label: int,
         uncertainty: float = 0.0,
-        generator: torch.Generator | None = None,
+        draws: Sequence[float] = (0.0, 0.0, 0.0),
     ) -> None:
         """Offer an image; the rule says whose place it takes, or that it is not kept.
 
-        generator   for rules that draw; on the CPU
+        draws   numbers in [0, 1) for rules that draw: by which class one leaves, which of its
+                images, and whether it does
         """
         if self.images and self.images[0].shape != image.shape:
             self._keep([])  # images of another size cannot form a batch with it
         self.seen[label] = self.seen.get(label, 0) + 1
-        leaving = self._leaving(label, uncertainty, generator)
+        leaving = self._leaving(label, uncertainty, draws)
         if leaving is not None:
             self._keep([i for i in range(len(self)) if i != leaving])
             self.images.append(image.detach().clone(memory_format=torch.contiguous_format))
@@ -64,9 +66,7 @@ class ImageMemory:
         images = torch.stack([self.images[i] for i in order])
         return images.to(like), torch.tensor(ages, dtype=like.dtype, device=like.device)
 
-    def _leaving(
-        self, label: int, uncertainty: float, generator: torch.Generator | None
-    ) -> int | None:
+    def _leaving(self, label: int, uncertainty: float, draws: Sequence[float]) -> int | None:
         """The place of the image that goes, -1 if none has to, None if the new one is not kept."""
         return 0 if len(self) >= self.size else -1
 
@@ -118,9 +118,7 @@ class TimelyMemory(ImageMemory):
         timely = 1 / (1 + math.exp(-age / self.size))
         return self.lambda_t * timely + self.lambda_u * uncertainty / math.log(self.classes)
 
-    def _leaving(
-        self, label: int, uncertainty: float, generator: torch.Generator | None
-    ) -> int | None:
+    def _leaving(self, label: int, uncertainty: float, draws: Sequence[float]) -> int | None:
         crowded = [label]
         if self.labels.count(label) < self.size / self.classes:
             if len(self) < self.size:
@@ -137,26 +135,13 @@ class TimelyMemory(ImageMemory):
 class ReservoirMemory(ImageMemory):
     """Prediction-balanced reservoir sampling (NOTE): each image of a class stays equally likely."""
 
-    def chance(self, generator: torch.Generator | None) -> float:
-        """A number in [0, 1)."""
-        return float(torch.rand((), generator=generator))
-
-    def choice(self, values: list[int], generator: torch.Generator | None) -> int:
-        """One of them."""
-        return values[int(torch.randint(len(values), (), generator=generator))]
-
-    def _leaving(
-        self, label: int, uncertainty: float, generator: torch.Generator | None
-    ) -> int | None:
+    def _leaving(self, label: int, uncertainty: float, draws: Sequence[float]) -> int | None:
         if len(self) < self.size:
             return -1
         largest = self._largest()
         if label not in largest:
-            largest_one = self.choice(largest, generator)
-            return self.choice(self._places(largest_one), generator)
-        if self.chance(generator) <= self.labels.count(label) / self.seen[label]:
-            return self.choice(self._places(label), generator)
-        return None
-
-    def _places(self, label: int) -> list[int]:
-        return [i for i, other in enumerate(self.labels) if other == label]
+            label = largest[int(draws[0] * len(largest))]
+        elif draws[2] > self.labels.count(label) / self.seen[label]:
+            return None
+        places = [i for i, other in enumerate(self.labels) if other == label]
+        return places[int(draws[1] * len(places))]
