@@ -21,6 +21,7 @@ from .gfret import GFRET
 from .sar import SAR
 from .sfret import SFRET
 from .source import Source
+from .stein import Stein
 from .tea import TEA
 from .tent import Tent
 from .tipi import TIPI
