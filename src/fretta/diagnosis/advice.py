@@ -1,0 +1,210 @@
+"""What to do, as a pure function of what was measured.
+
+The limits were chosen on CIFAR-10-C (ResNet-20) and digits, clean and corrupted, with equal shares
+of the classes and with one class at 30 to 80 %: benchmarks/diagnose.py, docs/diagnose.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..prepare import SMALL_BATCH
+from .facts import Facts, Largest
+
+# Mean distance of the layers' statistics from the source's, in standard deviations. Clean images
+# are at 0.08 to 0.18; from 0.30 on batch statistics gained in every case, between -2 to +7 points.
+UNMOVED, MOVED = 0.20, 0.30
+# The same against the distance of source images, where some are given.
+UNMOVED_BY, MOVED_BY = 1.4, 2.0
+FEWEST = 32  # images: below, neither statistics nor shares of classes say much
+UNSURE = 0.10  # confidence lost against source images
+UNREADABLE, DUPLICATES = 0.05, 0.20  # shares above which cleaning comes first
+
+ADAPTIVE = "statistics=adaptive, stein or auto"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One recommendation: `kind` for programs, `title` in bold, `text` with the reason."""
+
+    kind: str
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.text}"
+
+
+def shift_grade(facts: Facts) -> str | None:
+    """ "none", "small" or "clear"; None where it cannot be told."""
+    moved, source = facts.moved, facts.source_moved or 0.0
+    if moved is None or facts.images < FEWEST:
+        return None
+    if not facts.batch_norms:
+        source = 0.0  # the source images are the reference themselves
+    if moved < max(UNMOVED, UNMOVED_BY * source):
+        return "none"
+    return "small" if moved < max(MOVED, MOVED_BY * source) else "clear"
+
+
+def uneven_class(facts: Facts) -> Largest | None:
+    """The class that makes the classes look uneven, or None.
+
+    Under a shift the model itself may predict one class for half of a balanced stream; with batch
+    statistics it does not. Without a shift its predictions can be taken as they are.
+    """
+    if facts.images < FEWEST:
+        return None
+    with_batch, own = facts.batch_largest, facts.largest
+    if with_batch is not None and with_batch.uneven:
+        return own if own.number == with_batch.number else with_batch
+    trusted = with_batch is None or shift_grade(facts) == "none"
+    return own if own.uneven and trusted else None
+
+
+def recommend(facts: Facts, names: Sequence[str] = ()) -> list[Advice]:
+    """The main recommendation, then what else matters; what must come first comes first."""
+    cleaning = _cleaning(facts)
+    urgent = [a for a in cleaning if a.kind.startswith("first:")]
+    other = [a for a in cleaning if a not in urgent]
+    rest = [*_classes(facts, names), *_batches(facts), *_model(facts), *other]
+    return [*urgent, _adapting(facts, names), *rest]
+
+
+def _name(number: int, names: Sequence[str]) -> str:
+    return repr(names[number]) if number < len(names) else f"class {number}"
+
+
+def _adapting(facts: Facts, names: Sequence[str]) -> Advice:
+    grade, uneven, moved = shift_grade(facts), uneven_class(facts), facts.moved
+    if facts.images < FEWEST:
+        return Advice(
+            "too-few",
+            "Too few images to tell.",
+            f"{facts.images:,} were seen; {FEWEST} or more are needed to tell a shift from chance.",
+        )
+    if grade is None or moved is None:
+        return Advice(
+            "cannot-tell",
+            "What changed cannot be told.",
+            "The model has no batch norm with running statistics to compare with; give source"
+            " images (--source-data) to compare the images with them.",
+        )
+    found = f"The statistics of the layers are {moved:.2f} standard deviations from the source's"
+    if grade == "none":
+        less_sure = facts.source is not None and (
+            facts.source.confidence - facts.outputs.confidence > UNSURE
+        )
+        if less_sure:
+            return Advice(
+                "unsure",
+                "Do not adapt yet: look at the images.",
+                f"{found}, which is no shift, but the model is less sure than on source images."
+                " New contents or classes do that, and statistics do not repair it.",
+            )
+        return Advice(
+            "do-not-adapt",
+            "Nothing shifted: do not adapt.",
+            f"{found}; up to {UNMOVED:.2f} is usual for images like those of training.",
+        )
+    if uneven is not None:
+        return Advice(
+            "adapt-uneven",
+            f"Adapt, but only with {ADAPTIVE}.",
+            f"{found}, and the classes look uneven.",
+        )
+    if grade == "small":
+        return Advice(
+            "measure",
+            "A small shift: measure before you adapt.",
+            f"{found}; between {UNMOVED:.2f} and {MOVED:.2f} adapting gained or lost a few points."
+            " `fretta compare` says which.",
+        )
+    return Advice("adapt", "Shifted: adapt with the default method.", f"{found}.")
+
+
+def _classes(facts: Facts, names: Sequence[str]) -> list[Advice]:
+    uneven, own = uneven_class(facts), facts.largest
+    if uneven is not None:
+        text = (
+            f"{100 * uneven.share:.0f} % are predicted {_name(uneven.number, names)}, where"
+            f" {100 * uneven.expected:.3g} % are expected. Methods that normalize by the batch"
+            f" (bn, tent and most others) lose accuracy on such images; use {ADAPTIVE}. If you"
+            " know the shares, give them: --prior."
+        )
+        if shift_grade(facts) not in (None, "none"):
+            text += " Under a shift this may also be the model's confusion: look at some images."
+        return [Advice("uneven", "The classes look uneven.", text)]
+    if own.uneven and facts.images >= FEWEST:
+        share = 100 * own.share
+        return [
+            Advice(
+                "favors",
+                f"The model favors {_name(own.number, names)}.",
+                f"It predicts it for {share:.0f} % of the images; with batch statistics no class"
+                " stands out, so the shift does this, not the classes.",
+            )
+        ]
+    return []
+
+
+def _batches(facts: Facts) -> list[Advice]:
+    if not facts.batch_norms or facts.batch_noise is None or facts.images < 2:
+        return []
+    size, noise, moved = facts.batch_size, facts.batch_noise, facts.moved or 0.0
+    grade = shift_grade(facts)
+    if size >= SMALL_BATCH and (grade in (None, "none") or noise <= moved):
+        return []
+    return [
+        Advice(
+            "small-batch",
+            f"Batches of {size} are small.",
+            f"Chance alone moves the statistics of such a batch by {noise:.2f} standard deviations"
+            f" (the images moved by {moved:.2f}). Give {SMALL_BATCH} or more, better 64, or use"
+            f" {ADAPTIVE}, which remember earlier batches.",
+        )
+    ]
+
+
+def _model(facts: Facts) -> list[Advice]:
+    if facts.batch_norms:
+        return []
+    kind = "other normalization layers" if facts.norms else "no normalization layer at all"
+    return [
+        Advice(
+            "no-batch-norm",
+            "The model has no batch norm.",
+            f"It has {kind}: nothing is gained by batch statistics (bn equals source), and batches"
+            " may have any size. `fretta check` lists the methods that fit.",
+        )
+    ]
+
+
+def _cleaning(facts: Facts) -> list[Advice]:
+    files, found = facts.files, []
+    if files is None:
+        return []
+    lost = len(files.unreadable)
+    if lost:
+        urgent = lost >= UNREADABLE * files.files
+        found.append(
+            Advice(
+                "first:unreadable" if urgent else "unreadable",
+                "Repair or remove unreadable files" + (" first." if urgent else "."),
+                f"{lost:,} of {files.files:,} cannot be read; the page says why.",
+            )
+        )
+    if files.duplicates:
+        urgent = files.duplicates >= DUPLICATES * max(1, facts.images)
+        beside = f", {files.neighbors:,} of them beside their like by name" * bool(files.neighbors)
+        burst = ": a camera's burst or frames of a video" * bool(files.neighbors)
+        found.append(
+            Advice(
+                "first:duplicates" if urgent else "duplicates",
+                "Thin out near-duplicates" + (" first." if urgent else "."),
+                f"{files.duplicates:,} of {facts.images:,} images nearly equal another one"
+                f"{beside}{burst}. They count as one, so batches are smaller than they look.",
+            )
+        )
+    return found
