@@ -6,6 +6,7 @@ of the classes and with one class at 30 to 80 %: benchmarks/diagnose.py, docs/di
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -188,23 +189,25 @@ def _cleaning(facts: Facts) -> list[Advice]:
     lost = len(files.unreadable)
     if lost:
         urgent = lost >= UNREADABLE * files.files
+        why = Counter(why for _, why in files.unreadable).most_common(1)[0][0]
         found.append(
             Advice(
                 "first:unreadable" if urgent else "unreadable",
                 "Repair or remove unreadable files" + (" first." if urgent else "."),
-                f"{lost:,} of {files.files:,} cannot be read; the page says why.",
+                f"{lost:,} of {files.files:,} cannot be read; most often: {why}.",
             )
         )
     if files.duplicates:
         urgent = files.duplicates >= DUPLICATES * max(1, facts.images)
-        beside = f", {files.neighbors:,} of them beside their like by name" * bool(files.neighbors)
-        burst = ": a camera's burst or frames of a video" * bool(files.neighbors)
+        beside = ""
+        if files.neighbors:
+            beside = f"; {files.neighbors:,} lie beside it by name, as bursts and video frames do"
         found.append(
             Advice(
                 "first:duplicates" if urgent else "duplicates",
                 "Thin out near-duplicates" + (" first." if urgent else "."),
                 f"{files.duplicates:,} of {facts.images:,} images nearly equal another one"
-                f"{beside}{burst}. They count as one, so batches are smaller than they look.",
+                f"{beside}. They count as one, so batches are smaller than they look.",
             )
         )
     return found

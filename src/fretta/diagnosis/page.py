@@ -13,7 +13,7 @@ from .facts import Facts
 if TYPE_CHECKING:
     from . import Diagnosis
 
-LISTED = 50  # unreadable files
+LISTED, NAMED = 50, 10  # unreadable files, on the page and on the terminal
 CLASSES = 15
 SIZES = 8
 LAYERS = 60  # rows of the table; of more, every so many-th
@@ -30,57 +30,50 @@ CANNOT = (
 
 def lines(diagnosis: Diagnosis) -> list[str]:
     """The summary on the terminal: the recommendation last."""
-    facts = diagnosis.facts
-    pairs = [f"{name:28} {value}" for name, value in summary(diagnosis)]
-    advice = [f"- {a}" if i else str(a) for i, a in enumerate(diagnosis.advice)]
-    few = [] if facts.layers else ["no layer has statistics to compare with"]
-    return [*pairs, *few, "", *advice]
+    rows = [
+        f"{name:28} {value}" + (f" ({more})" if more else "")
+        for name, value, more in summary(diagnosis)
+    ]
+    unreadable = [] if diagnosis.facts.files is None else diagnosis.facts.files.unreadable
+    named = [f"  {shown(name)}: {why}" for name, why in unreadable[:NAMED]]
+    if len(unreadable) > NAMED:
+        named.append(f"  and {len(unreadable) - NAMED:,} more")
+    first, *rest = diagnosis.advice
+    return [*rows, *named, "", str(first), *(f"- {advice}" for advice in rest)]
 
 
-def summary(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """The main numbers, for the terminal and the page."""
+def summary(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
+    """(name, value, what to compare it with): the main numbers, for the terminal and the page."""
     facts, names = diagnosis.facts, diagnosis.names
-    own, source = facts.outputs, facts.source
-    rows = [("images", f"{facts.images:,}")]
-    if facts.moved is not None and facts.early is not None and facts.late is not None:
-        beside = ""
-        if facts.source_moved is not None:
-            beside = f"; source images {facts.source_moved:.2f}"
-        rows.append(("distance from the source", f"{facts.moved:.2f} σ{beside}"))
-        rows.append(("early, late layers", f"{facts.early:.2f} σ, {facts.late:.2f} σ"))
-    largest = facts.largest
+    own, source, largest = facts.outputs, facts.source, facts.largest
+    rows = [("images", f"{facts.images:,}", "")]
+    if facts.moved is not None:
+        known = facts.source_moved
+        beside = "" if known is None else f"source images {known:.2f} σ"
+        rows.append(("distance from the source", f"{facts.moved:.2f} σ", beside))
+        rows.append(("in early and late layers", f"{facts.early:.2f} σ, {facts.late:.2f} σ", ""))
     name = names[largest.number] if largest.number < len(names) else f"class {largest.number}"
-    text = f"{percent(largest.share)} {name} (expected {percent(largest.expected)})"
-    rows.append(("largest predicted class", text))
-    if facts.batch_largest is not None and facts.batch_predicted is not None:
+    expected = f"{name}; expected {percent(largest.expected)}"
+    rows.append(("largest predicted class", percent(largest.share), expected))
+    if facts.batch_predicted is not None:
         share = max(facts.batch_predicted) / sum(facts.batch_predicted)
-        rows.append(("with batch statistics", f"{percent(share)} at most"))
-    effective = f"{own.effective_classes:.1f} of {facts.classes:,}"
-    rows.append(("effective classes", effective))
-    rows.append(("mean confidence", percent(own.confidence) + _beside(source, "confidence")))
+        rows.append(("the same, batch statistics", percent(share), ""))
+    effective = f"of {facts.classes:,}; marginal entropy {own.marginal_entropy:.2f} nats"
+    rows.append(("effective classes", f"{own.effective_classes:.1f}", effective))
+    beside = "" if source is None else f"source images {percent(source.confidence)}"
+    rows.append(("mean confidence", percent(own.confidence), beside))
     if own.redundancy is not None:
-        other = "" if source is None or source.redundancy is None else f"{source.redundancy:.3f}"
-        comparable = source is not None and source.batch == own.batch and bool(other)
-        rows.append(
-            (
-                "redundancy of the features",
-                f"{own.redundancy:.3f}" + (f"; source images {other}" if comparable else ""),
-            )
-        )
+        beside = f"batches of {own.batch}"
+        if source is not None and source.redundancy is not None and source.batch == own.batch:
+            beside = f"source images {source.redundancy:.3f}"
+        rows.append(("redundancy of the features", f"{own.redundancy:.3f}", beside))
     if facts.files is not None:
-        files = facts.files
-        rows.append(("near-duplicates", _share(files.duplicates, facts.images)))
-        rows.append(("unreadable files", _share(len(files.unreadable), files.files)))
-        rows.append(("images without color", _share(files.gray, facts.images)))
+        files, seen = facts.files, facts.images
+        lost = len(files.unreadable)
+        rows.append(("near-duplicates", f"{files.duplicates:,}", percent(files.duplicates / seen)))
+        rows.append(("unreadable files", f"{lost:,}", percent(lost / max(1, files.files))))
+        rows.append(("images without color", f"{files.gray:,}", percent(files.gray / seen)))
     return rows
-
-
-def _beside(source: Any, name: str) -> str:
-    return "" if source is None else f"; source images {percent(getattr(source, name))}"
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count:,} ({percent(count / max(1, total))})"
 
 
 def page(diagnosis: Diagnosis, title: str, lead: str, settings: list[tuple[str, object]]) -> str:

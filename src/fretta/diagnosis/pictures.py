@@ -18,8 +18,9 @@ from ..corruptions.base import pillow_image
 
 THUMBNAIL = 96  # pixels of the longer side
 SHOWN = 24  # images on the contact sheet
-BITS = 3  # in which the difference hashes of near-duplicates may differ
-LEVELS = 6.0  # gray levels by which their small versions may differ, on average
+BITS = 6  # in which the difference hashes of near-duplicates may differ
+APART = 0.1  # of their contrast: by so much their small versions may differ, on average
+EXPOSURE = 8.0  # gray levels: so much brighter one may be
 WINDOW = 8  # neighbors that are compared in each order
 GROUPS = 20  # of near-duplicates that are named
 
@@ -29,8 +30,8 @@ class Prints:
 
     A bit says whether a cell of the 9×8 version is brighter than the one to its left. Two images
     are near-duplicates if their hashes differ in at most `BITS` bits and their small versions by
-    at most `LEVELS` gray levels, which tells flat images apart. Candidates are neighbors where the
-    hashes are sorted, in four rotations: the time is that of sorting.
+    little, compared with their contrast. Candidates are neighbors where the hashes are sorted, in
+    eight rotations: the time is that of sorting.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class Prints:
                 i = int(parent[i])
             return i
 
-        for turn in range(0, 64, 16):
+        for turn in range(0, 64, 8):
             low = hashes >> np.uint64((64 - turn) % 64) if turn else np.uint64(0)
             order = np.argsort(hashes << np.uint64(turn) | low, kind="stable")
             for step in range(1, min(WINDOW, len(order) - 1) + 1):
@@ -74,8 +75,8 @@ class Prints:
                 differ = (hashes[a] ^ hashes[b])[:, None].view(np.uint8)
                 close = np.unpackbits(differ, axis=1).sum(1) <= BITS
                 a, b = a[close], b[close]
-                apart = np.abs(small[a].astype(np.int16) - small[b]).mean(1)
-                for i, j in zip(a[apart <= LEVELS], b[apart <= LEVELS], strict=True):
+                same = _alike(small[a], small[b])
+                for i, j in zip(a[same], b[same], strict=True):
                     first, second = sorted((find(int(i)), find(int(j))))
                     parent[second] = first
         found: dict[int, list[int]] = {}
@@ -97,6 +98,16 @@ class Prints:
 
     def _by_name(self, position: int) -> str:
         return self.names[position]
+
+
+def _alike(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Whether small versions show the same picture, a little brighter perhaps; row by row."""
+    a, b = first.astype(np.float32), second.astype(np.float32)
+    means = [v.mean(1, keepdims=True) for v in (a, b)]
+    contrast = np.maximum(np.minimum(a.std(1), b.std(1)), 1.0)
+    apart = np.abs(a - means[0] - b + means[1]).mean(1)
+    close: NDArray[np.bool_] = apart <= APART * contrast
+    return close & (np.abs(means[0] - means[1])[:, 0] <= EXPOSURE)
 
 
 @dataclass(frozen=True, order=True)
