@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..prepare import SMALL_BATCH
-from .facts import Facts, Largest
+from .facts import CONFUSED, Facts, Largest, sampled
 
 # Mean distance of the layers' statistics from the source's, in standard deviations. Clean images
 # are at 0.08 to 0.18; from 0.30 on batch statistics gained in every case, between -2 to +7 points.
@@ -50,18 +50,26 @@ def shift_grade(facts: Facts) -> str | None:
 
 
 def uneven_class(facts: Facts) -> Largest | None:
-    """The class that makes the classes look uneven, or None.
+    """The class that makes the classes look uneven, or None. A prior that is given decides.
 
     Under a shift the model itself may predict one class for half of a balanced stream; with batch
-    statistics it does not. Without a shift its predictions can be taken as they are.
+    statistics it does not, while a class that is frequent stays so, if only a little: they take
+    away what a batch has in common. Without a shift the model's predictions can be taken as they
+    are.
     """
+    even, own, batch = 1 / facts.classes, facts.largest, facts.batch_predicted
+    if facts.prior is not None:
+        top = max(facts.prior)
+        known = Largest(facts.prior.index(top), top, even, even + CONFUSED)
+        return known if known.uneven else None
     if facts.images < FEWEST:
         return None
-    with_batch, own = facts.batch_largest, facts.largest
-    if with_batch is not None and with_batch.uneven:
-        return own if own.number == with_batch.number else with_batch
-    trusted = with_batch is None or shift_grade(facts) == "none"
-    return own if own.uneven and trusted else None
+    if batch is None or facts.batch_largest is None:
+        return own if own.uneven else None
+    if facts.batch_largest.uneven:
+        return own if own.number == facts.batch_largest.number else facts.batch_largest
+    still = batch[own.number] / sum(batch) > even + sampled(even, sum(batch))
+    return own if own.uneven and (still or shift_grade(facts) == "none") else None
 
 
 def recommend(facts: Facts, names: Sequence[str] = ()) -> list[Advice]:
@@ -70,14 +78,14 @@ def recommend(facts: Facts, names: Sequence[str] = ()) -> list[Advice]:
     urgent = [a for a in cleaning if a.kind.startswith("first:")]
     other = [a for a in cleaning if a not in urgent]
     rest = [*_classes(facts, names), *_batches(facts), *_model(facts), *other]
-    return [*urgent, _adapting(facts, names), *rest]
+    return [*urgent, _adapting(facts), *rest]
 
 
 def _name(number: int, names: Sequence[str]) -> str:
     return repr(names[number]) if number < len(names) else f"class {number}"
 
 
-def _adapting(facts: Facts, names: Sequence[str]) -> Advice:
+def _adapting(facts: Facts) -> Advice:
     grade, uneven, moved = shift_grade(facts), uneven_class(facts), facts.moved
     if facts.images < FEWEST:
         return Advice(
@@ -109,10 +117,16 @@ def _adapting(facts: Facts, names: Sequence[str]) -> Advice:
             "Nothing shifted: do not adapt.",
             f"{found}; up to {UNMOVED:.2f} is usual for images like those of training.",
         )
-    if uneven is not None:
+    if uneven is not None and facts.batch_norms:
+        if grade == "small":
+            return Advice(
+                "measure-uneven",
+                f"Measure before you adapt, and only with {ADAPTIVE}.",
+                f"{found}, and the classes look uneven, which alone can do this.",
+            )
         return Advice(
             "adapt-uneven",
-            f"Adapt, but only with {ADAPTIVE}.",
+            f"Shifted: adapt, but only with {ADAPTIVE}.",
             f"{found}, and the classes look uneven.",
         )
     if grade == "small":
@@ -127,24 +141,32 @@ def _adapting(facts: Facts, names: Sequence[str]) -> Advice:
 
 def _classes(facts: Facts, names: Sequence[str]) -> list[Advice]:
     uneven, own = uneven_class(facts), facts.largest
+    shifted = shift_grade(facts) in ("small", "clear")
     if uneven is not None:
-        text = (
-            f"{100 * uneven.share:.0f} % are predicted {_name(uneven.number, names)}, where"
-            f" {100 * uneven.expected:.3g} % are expected. Methods that normalize by the batch"
-            f" (bn, tent and most others) lose accuracy on such images; use {ADAPTIVE}. If you"
-            " know the shares, give them: --prior."
-        )
-        if shift_grade(facts) not in (None, "none"):
-            text += " Under a shift this may also be the model's confusion: look at some images."
-        return [Advice("uneven", "The classes look uneven.", text)]
+        name, share = _name(uneven.number, names), f"{100 * uneven.share:.0f} %"
+        if facts.prior is not None:
+            said = f"You say that {share} are {name}."
+        else:
+            said = f"{share} are predicted {name}, where {100 * uneven.expected:.3g} % are even."
+        if facts.batch_norms:
+            said += (
+                " Methods that normalize by the batch (bn, tent and most others) lose accuracy on"
+                f" such images; use {ADAPTIVE}."
+            )
+        if facts.prior is None:
+            said += " If you know the shares, give them: --prior."
+        if facts.prior is None and (shifted or not facts.batch_norms):
+            said += " It may also be the model's confusion: look at some images."
+        title = "The classes are uneven." if facts.prior else "The classes look uneven."
+        return [Advice("uneven", title, said)]
     if own.uneven and facts.images >= FEWEST:
-        share = 100 * own.share
         return [
             Advice(
                 "favors",
                 f"The model favors {_name(own.number, names)}.",
-                f"It predicts it for {share:.0f} % of the images; with batch statistics no class"
-                " stands out, so the shift does this, not the classes.",
+                f"It predicts it for {100 * own.share:.0f} % of the images, where"
+                f" {100 * own.expected:.3g} % are expected; with batch statistics the class does"
+                " not stand out, so the shift seems to do this, not the classes.",
             )
         ]
     return []

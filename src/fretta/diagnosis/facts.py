@@ -47,11 +47,16 @@ class Largest:
         return self.share > self.allowed
 
 
+def sampled(share: float, images: int) -> float:
+    """Two standard deviations of a share in so many images."""
+    return DOUBT * math.sqrt(share * (1 - share) / max(1, images))
+
+
 def largest_class(counts: Sequence[int], prior: Sequence[float] | None = None) -> Largest:
     """By counts of predictions, against equal shares or those of `prior`."""
     n, classes = max(1, sum(counts)), len(counts)
     expected = list(prior) if prior is not None else [1 / classes] * classes
-    allowed = [p + CONFUSED + DOUBT * math.sqrt(p * (1 - p) / n) for p in expected]
+    allowed = [p + CONFUSED + sampled(p, n) for p in expected]
     number = max(range(classes), key=lambda c: counts[c] / n - allowed[c])
     return Largest(number, counts[number] / n, expected[number], allowed[number])
 

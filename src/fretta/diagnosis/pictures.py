@@ -107,7 +107,8 @@ def _alike(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.bo
     contrast = np.maximum(np.minimum(a.std(1), b.std(1)), 1.0)
     apart = np.abs(a - means[0] - b + means[1]).mean(1)
     close: NDArray[np.bool_] = apart <= APART * contrast
-    return close & (np.abs(means[0] - means[1])[:, 0] <= EXPOSURE)
+    close &= np.abs(means[0] - means[1])[:, 0] <= EXPOSURE
+    return close
 
 
 @dataclass(frozen=True, order=True)
