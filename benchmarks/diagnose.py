@@ -10,6 +10,7 @@ one core. Nothing is chosen on PACS (EfficientNet-Lite0 at 160 pixels).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,24 @@ def row(data: str, stream: tuple[str, int, int, float], images: int, root: str |
     }  # fmt: skip
 
 
+def group(r: Any) -> str:
+    gain = r["bn"] - r["source"]
+    if r["share"]:
+        return f"one class at {100 * r['share']:.0f} %"
+    return f"equal shares, gain {'3 points or more' if gain >= 3 else 'below 3 points'}"
+
+
+def print_summary(rows: list[Any]) -> None:
+    """How often each first recommendation is given, and how often classes are said uneven."""
+    for data in dict.fromkeys(r["data"] for r in rows):
+        for name in sorted({group(r) for r in rows}):
+            chosen = [r for r in rows if r["data"] == data and group(r) == name]
+            first = Counter(r["advice"][0] for r in chosen)
+            uneven = sum("uneven" in r["advice"] for r in chosen)
+            said = ", ".join(f"{kind} {n}" for kind, n in first.most_common())
+            print(f"{data:8} {name:37} {len(chosen):3} streams, uneven {uneven:2}: {said}")
+
+
 def main() -> None:
     parser = arguments(__doc__, data="cifar10,digits", images=256, root="")
     options = parser.parse_args()
@@ -112,6 +131,7 @@ def main() -> None:
                 f"{r['source']:5.1f} {r['bn']:5.1f}  {' '.join(r['advice'])}",
                 flush=True,
             )
+    print_summary(rows)
     write(options.out, {"images": options.images, "streams": rows})
 
 

@@ -13,6 +13,10 @@ from fretta.diagnosis.advice import recommend
 from fretta.diagnosis.facts import largest_class
 
 CATS = (400, 40, 36, 36)
+SPREAD = [154, 120, 119, 119]  # what batch statistics leave of them
+
+
+DO_NOT = ["do-not-adapt", "uneven"]
 
 
 def source(confidence: float = 0.9) -> Outputs:
@@ -20,7 +24,7 @@ def source(confidence: float = 0.9) -> Outputs:
 
 
 def at(moved: float) -> list[LayerShift]:
-    return [replace(layer, mean=moved**2) for layer in facts().layers]
+    return [replace(facts().layers[0], mean=moved**2)]
 
 
 @pytest.mark.parametrize(
@@ -29,18 +33,22 @@ def at(moved: float) -> list[LayerShift]:
         (facts(0.1), ["do-not-adapt"]),
         (facts(0.25), ["measure"]),
         (facts(0.5), ["adapt"]),
+        # late layers alone, where the classes do not explain it
+        (facts(layers=[*at(0.05) * 3, *at(0.4)]), ["measure"]),
+        (facts(0.1, CATS, layers=[*at(0.05) * 3, *at(0.4)], batch_predicted=SPREAD), DO_NOT),
         # source images that are as far move the limits
         (facts(0.5, source=source(), source_layers=at(0.4)), ["do-not-adapt"]),
         (facts(0.7, source=source(), source_layers=at(0.4)), ["measure"]),
         (facts(0.1, source=source(0.99), source_layers=at(0.1)), ["do-not-adapt"]),
         (facts(0.1, source=source(0.99 + 0.05), source_layers=at(0.1)), ["unsure"]),
-        # uneven classes: the model is believed where nothing shifted, batch statistics elsewhere
-        (facts(0.1, CATS), ["do-not-adapt", "uneven"]),
+        # uneven classes are those that are frequent with batch statistics, too
+        (facts(0.1, CATS, batch_predicted=SPREAD), ["do-not-adapt", "uneven"]),
+        (facts(0.1, CATS), ["do-not-adapt", "favors"]),
         (facts(0.5, CATS), ["adapt", "favors"]),
         (facts(0.5, CATS, batch_predicted=[230, 94, 94, 94]), ["adapt-uneven", "uneven"]),
         (facts(0.25, CATS, batch_predicted=[230, 94, 94, 94]), ["measure-uneven", "uneven"]),
         # a frequent class that batch statistics have nearly spread over the others
-        (facts(0.5, CATS, batch_predicted=[154, 120, 119, 119]), ["adapt-uneven", "uneven"]),
+        (facts(0.5, CATS, batch_predicted=SPREAD), ["adapt-uneven", "uneven"]),
         (facts(0.5, CATS, prior=[0.8, 0.1, 0.05, 0.05]), ["adapt-uneven", "uneven"]),
         (facts(0.5, CATS, prior=[0.25] * 4), ["adapt", "favors"]),
         # batches
@@ -67,7 +75,7 @@ def test_what_is_said() -> None:
     def text(given: Facts) -> str:
         return " ".join(map(str, recommend(given, ["cat", "dog", "fox", "owl"])))
 
-    uneven = text(facts(0.1, CATS))
+    uneven = text(facts(0.1, CATS, batch_predicted=SPREAD))
     assert "78 % are predicted 'cat', where 25 % are even" in uneven
     assert "statistics=adaptive, stein or auto" in uneven
     assert "may also be the model's confusion" not in uneven

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..prepare import SMALL_BATCH
-from .facts import CONFUSED, Facts, Largest, sampled
+from .facts import CONFUSED, Facts, Largest, kind_of_reason, sampled
 
 # Mean distance of the layers' statistics from the source's, in standard deviations. Clean images
 # are at 0.08 to 0.18; from 0.30 on batch statistics gained in every case, between -2 to +7 points.
@@ -44,9 +44,12 @@ def shift_grade(facts: Facts) -> str | None:
         return None
     if not facts.batch_norms:
         source = 0.0  # the source images are the reference themselves
+    clear = max(MOVED, MOVED_BY * source)
     if moved < max(UNMOVED, UNMOVED_BY * source):
-        return "none"
-    return "small" if moved < max(MOVED, MOVED_BY * source) else "clear"
+        # late layers alone: elastic digits, or only uneven classes
+        only_late = (facts.late or 0.0) >= clear and uneven_class(facts) is None
+        return "small" if only_late else "none"
+    return "small" if moved < clear else "clear"
 
 
 def uneven_class(facts: Facts) -> Largest | None:
@@ -54,8 +57,7 @@ def uneven_class(facts: Facts) -> Largest | None:
 
     Under a shift the model itself may predict one class for half of a balanced stream; with batch
     statistics it does not, while a class that is frequent stays so, if only a little: they take
-    away what a batch has in common. Without a shift the model's predictions can be taken as they
-    are.
+    away what a batch has in common. Without batch norm there is nothing to check against.
     """
     even, own, batch = 1 / facts.classes, facts.largest, facts.batch_predicted
     if facts.prior is not None:
@@ -69,7 +71,7 @@ def uneven_class(facts: Facts) -> Largest | None:
     if facts.batch_largest.uneven:
         return own if own.number == facts.batch_largest.number else facts.batch_largest
     still = batch[own.number] / sum(batch) > even + sampled(even, sum(batch))
-    return own if own.uneven and (still or shift_grade(facts) == "none") else None
+    return own if own.uneven and still else None
 
 
 def recommend(facts: Facts, names: Sequence[str] = ()) -> list[Advice]:
@@ -211,7 +213,7 @@ def _cleaning(facts: Facts) -> list[Advice]:
     lost = len(files.unreadable)
     if lost:
         urgent = lost >= UNREADABLE * files.files
-        why = Counter(why for _, why in files.unreadable).most_common(1)[0][0]
+        why = Counter(kind_of_reason(why) for _, why in files.unreadable).most_common(1)[0][0]
         found.append(
             Advice(
                 "first:unreadable" if urgent else "unreadable",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -59,6 +60,11 @@ def largest_class(counts: Sequence[int], prior: Sequence[float] | None = None) -
     allowed = [p + CONFUSED + sampled(p, n) for p in expected]
     number = max(range(classes), key=lambda c: counts[c] / n - allowed[c])
     return Largest(number, counts[number] / n, expected[number], allowed[number])
+
+
+def kind_of_reason(why: str) -> str:
+    """Without the path that Pillow puts at the end, so that reasons can be counted."""
+    return re.sub(r"\s+(file )?'[^']*'$", "", why) or why
 
 
 @dataclass(frozen=True)

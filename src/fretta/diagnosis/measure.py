@@ -17,7 +17,7 @@ from ..experiment.loop import share_frozen
 from ..parts.norm import norm_layers
 from ..parts.redundancy import redundancy
 from ..prepare import SMALL_BATCH
-from .facts import Facts, Files, Outputs
+from .facts import Facts, Files, Outputs, kind_of_reason
 from .moments import Reference, Watch
 from .pictures import ContactSheet, Moved, Prints
 
@@ -175,5 +175,5 @@ def _nothing_seen(files: Callable[[], Files] | None) -> str:
     unreadable = [] if files is None else files().unreadable
     if not unreadable:
         return "there is no image to look at; give one at least"
-    reasons = list(dict.fromkeys(why for _, why in islice(unreadable, 100)))
+    reasons = list(dict.fromkeys(kind_of_reason(why) for _, why in islice(unreadable, 100)))
     return f"none of {len(unreadable):,} files can be read ({'; '.join(reasons[:3])})"

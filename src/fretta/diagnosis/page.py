@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.listing import shown
 from ..deploy.page import percent, render
 from .advice import MOVED, UNMOVED
-from .facts import Facts
+from .facts import Facts, kind_of_reason
 
 if TYPE_CHECKING:
     from . import Diagnosis
@@ -96,7 +96,7 @@ def page(diagnosis: Diagnosis, title: str, lead: str, settings: list[tuple[str, 
         sheet=[(m.uri(), m.name, f"{m.distance:.2f}") for m in diagnosis.sheet],
         sizes=_sizes(facts),
         groups=[] if files is None else [(len(g), ", ".join(g[:4])) for g in files.groups],
-        reasons=Counter(why for _, why in unreadable).most_common(5),
+        reasons=Counter(kind_of_reason(why) for _, why in unreadable).most_common(5),
         unreadable=[(shown(name), why) for name, why in unreadable[:LISTED]],
         more_unreadable=len(unreadable) - LISTED,
         cannot=CANNOT,
