@@ -140,7 +140,7 @@ def _adapting(facts: Facts) -> Advice:
         return Advice(
             "measure",
             "A small shift: measure before you adapt.",
-            f"{found}; adapting may gain a lot or lose a little. `fretta compare` says which.",
+            f"{found}; adapting may gain or lose there. fretta compare says which.",
         )
     return Advice("adapt", "Shifted: adapt with the default method.", f"{found}.")
 
@@ -205,7 +205,7 @@ def _model(facts: Facts) -> list[Advice]:
             "no-batch-norm",
             "The model has no batch norm.",
             f"It has {kind}: nothing is gained by batch statistics (bn equals source), and batches"
-            " may have any size. `fretta check` lists the methods that fit.",
+            " may have any size. fretta check lists the methods that fit.",
         )
     ]
 

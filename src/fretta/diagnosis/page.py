@@ -51,7 +51,7 @@ def summary(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
         known = facts.source_moved
         beside = "" if known is None else f"source images {known:.2f} σ"
         rows.append(("distance from the source", f"{facts.moved:.2f} σ", beside))
-        rows.append(("in early and late layers", f"{facts.early:.2f} σ, {facts.late:.2f} σ", ""))
+        rows.append(("in early and late layers", f"{facts.early:.2f}, {facts.late:.2f} σ", ""))
     name = names[largest.number] if largest.number < len(names) else f"class {largest.number}"
     expected = f"{name}; expected {percent(largest.expected)}"
     rows.append(("largest predicted class", percent(largest.share), expected))
