@@ -115,9 +115,9 @@ def _adapting(facts: Facts) -> Advice:
         if less_sure:
             return Advice(
                 "unsure",
-                "Do not adapt yet: look at the images.",
-                f"{found}, which is no shift, but the model is less sure than on source images."
-                " New contents or classes do that, and statistics do not repair it.",
+                "Less sure, without a clear shift: look at the images, and measure.",
+                f"{found}, but the model is less sure than on source images. New contents or"
+                " classes do that, or a shift that the statistics hardly show.",
             )
         return Advice(
             "do-not-adapt",
