@@ -2,6 +2,7 @@
 
     FRETTA_DATA=... python benchmarks/diagnose.py --out evidence/benchmarks/diagnose.json
     FRETTA_DATA=... python benchmarks/diagnose.py --data pacs
+    FRETTA_DATA=... python benchmarks/diagnose.py --duplicates
 
 Clean and corrupted images of CIFAR-10 (ResNet-20) and digits, with equal shares of the classes and
 with one class at 30, 50 and 80 %; and what batch statistics gain or lose on them. A few minutes on
@@ -10,6 +11,7 @@ one core. Nothing is chosen on PACS (EfficientNet-Lite0 at 160 pixels).
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from common import arguments, open_benchmark, write
+from PIL import Image
 
 import fretta
 from fretta.data import CORRUPTIONS
 from fretta.diagnosis import Diagnosis
 from fretta.diagnosis.measure import Pictures, measure
+from fretta.diagnosis.pictures import Prints
 from fretta.experiment.case import Case
 
 BATCH = 64
@@ -113,9 +117,35 @@ def print_summary(rows: list[Any]) -> None:
             print(f"{data:8} {name:37} {len(chosen):3} streams, uneven {uneven:2}: {said}")
 
 
+def print_duplicates(root: str | None, copies: int = 300) -> None:
+    """Near-duplicates found among different images, and among them and JPEG copies of some."""
+    for data, name, images in (
+        *(("cifar10", "clean", 5000), ("cifar10", "contrast", 5000)),
+        *(("digits", "clean", 540), ("digits", "contrast", 540)),
+    ):
+        _, domain = open_stream(data, name, 0 if name == "clean" else 5, root)
+        pixels = domain.read(np.arange(images))
+        again = []
+        for image in pixels[:copies]:
+            file = io.BytesIO()
+            Image.fromarray(image).save(file, "JPEG", quality=75)
+            again.append(np.array(Image.open(file)))
+        prints, found = Prints(), []
+        for part in (pixels, np.stack(again)):
+            names = [str(i) for i in range(len(part))]
+            prints.add(names, torch.from_numpy(part.transpose(0, 3, 1, 2).copy()))
+            found.append(prints.duplicates()[0])
+        first, both = found
+        print(f"{data} {name}: {first} among {images:,}, {both - first} of {copies} copies")
+
+
 def main() -> None:
     parser = arguments(__doc__, data="cifar10,digits", images=256, root="")
+    parser.add_argument("--duplicates", action="store_true", help="only find near-duplicates")
     options = parser.parse_args()
+    if options.duplicates:
+        print_duplicates(options.root or None)
+        return
     rows = []
     print(
         "data     domain             sev class share moved early late  top  bn top own  source bn"
