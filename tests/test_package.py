@@ -29,6 +29,7 @@ LAYERS = [
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
+    ["diagnosis"],
     ["cli"],
     ["__main__"],
 ]
