@@ -15,6 +15,7 @@ from .._util import import_object
 from ..errors import ConfigError
 from ..method import Method
 from ..parts.compute import Compute
+from .auto import Auto
 from .bn import BN
 from .eata import EATA, ETA
 from .gfret import GFRET

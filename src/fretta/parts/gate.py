@@ -29,14 +29,17 @@ class Gate:
     """
 
     clock = 128.0
-    width = 0.0125
+    width = 0.02
     sample = 0.25
+    few = 96.0
+    long = 512.0
 
     def __init__(self, classes: int, like: Tensor) -> None:
         self.classes = classes
         self.row = like.new_zeros(2 + 2 * classes)  # [H_A, H_S, mean prediction of A, of S]
         self.images = 0.0
         self.weight = 0.5
+        self.usual = 0.0  # gain of earlier domains
 
     @property
     def open(self) -> bool:
@@ -63,8 +66,10 @@ class Gate:
         own, source_own, marginal, source_marginal = (
             float(v) / unit for v in torch.cat([self.row[:2], marginals])
         )
-        even = min(1.0, max(0.0, (marginal - 0.9) / 0.05))  # all classes, evenly
+        even = min(1.0, max(0.0, (marginal - 0.93) / 0.04))  # all classes, evenly
         gain = source_own - own + even * max(0.0, marginal - source_marginal)
+        self.usual += (1 - math.exp(-n / self.long)) * (gain - self.usual)
+        gain += self.few / (self.few + self.images) * (self.usual - gain)
         self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))
 
     def blend(self, adapted: Tensor, source: Tensor) -> Tensor:
@@ -75,8 +80,9 @@ class Gate:
         return torch.logaddexp(a + math.log(self.weight), s + math.log(1 - self.weight))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"row": self.row, "images": self.images, "weight": self.weight}
+        return {"row": self.row, "images": self.images, "weight": self.weight, "usual": self.usual}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.row = state["row"].to(self.row)
-        self.images, self.weight = state["images"], state["weight"]
+        for name in ("images", "weight", "usual"):
+            setattr(self, name, state[name])
