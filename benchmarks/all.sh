@@ -1,5 +1,5 @@
 #!/bin/sh
-# What docs/performance.md, docs/guard.md and docs/estimate.md show, as JSON. The guard and the estimate want
+# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/diagnose.md show, as JSON. The guard and the estimate want
 # FRETTA_DATA; speed wants a machine with nothing else to do.
 #
 #     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate]
@@ -32,5 +32,7 @@ esac
 case $what in estimate | all)
     python "$here/estimate.py" --raw raw --out "$out/estimate.json"
     python "$here/uneven.py" --raw raw/uneven --out "$out/uneven.json"
+    python "$here/diagnose.py" --out "$out/diagnose.json"
+    python "$here/diagnose.py" --data pacs --out "$out/diagnose-pacs.json"
     ;;
 esac

@@ -29,6 +29,7 @@ LAYERS = [
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
+    ["diagnosis"],
     ["cli"],
     ["__main__"],
 ]
@@ -66,9 +67,21 @@ def test_public_names_are_all() -> None:
     with pytest.raises(AttributeError, match="no attribute 'adapter_'"):
         _ = fretta.adapter_
     assert fretta.list_methods() == [
-        *("bn", "cmf", "cotta", "delta", "deyo", "eata", "eta", "foa-shift", "g-fret", "lame"),
-        *("memo", "note", "rdumb", "roid", "rotta", "s-fret", "sar", "shot-im", "source", "t3a"),
-        *("tea", "tent", "tipi", "tsd"),
+        *(
+            "auto",
+            "bn",
+            "cmf",
+            "cotta",
+            "delta",
+            "deyo",
+            "eata",
+            "eta",
+            "foa-shift",
+            "g-fret",
+            "lame",
+        ),
+        *("memo", "note", "rdumb", "roid", "rotta", "s-fret", "sar", "shot-im", "source", "stein"),
+        *("t3a", "tea", "tent", "tipi", "tsd"),
     ]
 
 

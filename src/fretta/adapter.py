@@ -148,6 +148,9 @@ class Adapter(nn.Module):
         return self._kept(*self._learned(x))
 
     def _learned(self, x: Tensor) -> tuple[Tensor, Capture]:
+        if self.model.statistics is not None and not self.method.settles:
+            with torch.no_grad():
+                self.model.settle(x)
         for _ in range(self.method.steps):
             with self._capturing(len(x)) as box, torch.inference_mode(not self.method.gradient):
                 logits = self.method.step(self.model, x)
@@ -212,7 +215,7 @@ class Adapter(nn.Module):
         """Model and method in their initial state; what the guard knows stays."""
         with torch.inference_mode(False):
             self.model.restore()
-            self.method.start(self.model)
+            self._start(self.method)
 
     def _ready_batch(self, x: Tensor) -> Tensor:
         x = checked_batch(x, self.model)
@@ -384,14 +387,24 @@ class Adapter(nn.Module):
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
         method = self.method.resolved(classes)
         method.configure(self.model)
+        if method.statistics is not None or method.published_statistics != "batch":
+            kind = (
+                method.statistics if method.statistics is not None else method.published_statistics
+            )
+            self.model.set_statistics(kind, classes)
         if self.compute.compile is not None:
             compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
         self.model.remember()
         if source is not None:
             with torch.enable_grad():
                 method.fit(self.model, source)
-        method.start(self.model)
+        self._start(method)
         self.method, self.classes = method, classes
+
+    def _start(self, method: Method) -> None:
+        method.start(self.model)
+        if self.model.statistics is not None:
+            method.batch_norm = self.model.statistics  # running state, as all of the method's
 
     # ---- facts -------------------------------------------------------------------------------
 
@@ -446,7 +459,7 @@ class Adapter(nn.Module):
             self.model.apply_to_initial(fn)
             if state is not None:
                 self._supervisor = None
-                self.method.start(self.model)
+                self._start(self.method)
                 self._load(state)
         return self
 

@@ -22,6 +22,8 @@ from .parts.output import OUTPUTS, Output
 
 Timing = Literal["before", "after"]
 
+STATISTICS = ("source", "batch", "moving", "adaptive")  # or a share of the batch
+
 AUTO: Any = None  # default of a field that `implied` fills once the model is known
 
 
@@ -60,6 +62,8 @@ class Method:
     reset_every  begin again after so many batches; None: never
     output       what is done to the predictions of a batch: "prior" correction, "lame" (Laplacian
                  adjustment), "none"; None is what the paper does
+    statistics   of batch norms: "source", "batch", "moving", "adaptive", or a share of the batch;
+                 None is what the paper does
     """
 
     key: ClassVar[str] = ""
@@ -74,12 +78,15 @@ class Method:
     published: ClassVar[Mapping[str, str]] = {}  # hyper-parameter -> values of paper or code
     differs: ClassVar[Mapping[str, str]] = {}  # variant -> where it differs from the default one
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
+    published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
+    settles: ClassVar[bool] = False  # step calls model.settle by itself
 
     steps: int = 1
     episodic: bool | str = False
     predict: Timing | None = None
     reset_every: int | None = None
     output: Output | None = None
+    statistics: str | float | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -98,11 +105,23 @@ class Method:
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
         good = self.output is None or self.output in OUTPUTS
         self.require(good, "output", wanted=f"one of {', '.join(map(repr, OUTPUTS))}")
+        self._check_statistics()
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
                 f"{self.key}: variant {variant!r} is unknown; choose from"
                 f" {', '.join(self.variants)}"
+            )
+
+    def _check_statistics(self) -> None:
+        value = self.statistics
+        share = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if share and 0 <= float(value) <= 1:  # type: ignore[arg-type]
+            return
+        if value not in (None, *STATISTICS):
+            raise ConfigError(
+                f"{self.key}: statistics={value!r} is unknown; choose from {', '.join(STATISTICS)},"
+                " or give the share of the batch, a number in [0, 1]"
             )
 
     def require(self, good: bool, *names: str, wanted: str) -> None:

@@ -15,6 +15,7 @@ from .._util import import_object
 from ..errors import ConfigError
 from ..method import Method
 from ..parts.compute import Compute
+from .auto import Auto
 from .bn import BN
 from .cmf import CMF
 from .cotta import CoTTA
@@ -33,6 +34,7 @@ from .sar import SAR
 from .sfret import SFRET
 from .shot_im import SHOTIM
 from .source import Source
+from .stein import Stein
 from .t3a import T3A
 from .tea import TEA
 from .tent import Tent
@@ -63,12 +65,14 @@ __all__ = [
     "TEA",
     "TIPI",
     "TSD",
+    "Auto",
     "CoTTA",
     "DeYO",
     "FOAShift",
     "RDumb",
     "RoTTA",
     "Source",
+    "Stein",
     "Tent",
     "build_method",
     "find_method",

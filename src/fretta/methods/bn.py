@@ -73,6 +73,8 @@ class BN(Method):
             (self.alpha, self.prior_strength, self.parts) == (1, None, "both")
         )
         self.require(alone, "memory", wanted="it alone, without alpha, prior_strength or parts")
+        good = self._plain or self.statistics is None
+        self.require(good, "statistics", wanted="None beside prior_strength, parts and memory")
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)

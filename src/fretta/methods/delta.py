@@ -50,6 +50,8 @@ class DELTA(GradientMethod):
 
     def check(self) -> None:
         super().check()
+        good = self.statistics is None
+        self.require(good, "statistics", wanted="None: its moving statistics are part of it")
         self.require(self.base in BASES, "base", wanted=" or ".join(map(repr, BASES)))
         self.require(0 <= self.alpha <= 1, "alpha", wanted="a momentum in [0, 1]")
         self.require(0 <= self.lam <= 1, "lam", wanted="a momentum in [0, 1]")

@@ -81,7 +81,7 @@ class NOTE(GradientMethod):
 
     def start(self, model: Classifier) -> None:
         super().start(model)
-        self.statistics = source_statistics(model.net)  # mean and variance of each batch norm
+        self.moving = source_statistics(model.net)  # mean and variance of each batch norm
         kinds = {"reservoir": ReservoirMemory, "fifo": ImageMemory}
         self.images: ImageMemory = kinds[self.memory_type](self.memory)
         self.generator = seeded(self.seed, CPU)  # places in the memory are plain numbers
@@ -142,15 +142,15 @@ class NOTE(GradientMethod):
         """
 
         def normalize(name: str, x: Tensor, epsilon: float) -> Tensor:
-            wide = x.to(self.statistics[name][0].dtype)  # under autocast x may be narrower
-            mean, var = self.statistics[name]
+            wide = x.to(self.moving[name][0].dtype)  # under autocast x may be narrower
+            mean, var = self.moving[name]
             several = x.numel() > x.shape[1]  # one value has no variance
             if several and (train or not self.learned_statistics):
                 mean, var = measured(wide)
             if several and train:
-                self.statistics[name] = [
+                self.moving[name] = [
                     old.lerp(new.detach(), self.bn_momentum)
-                    for old, new in zip(self.statistics[name], (mean, var), strict=True)
+                    for old, new in zip(self.moving[name], (mean, var), strict=True)
                 ]
             mean, var = per_channel(mean, x), per_channel(var, x)
             L = x[0, 0].numel()

@@ -55,6 +55,8 @@ KNOWN: dict[str, Style] = {
     "roid": Style(BLUE, (), "o"),
     "cmf": Style(BLUE, (1.5, 1.5), "v"),
     "memo": Style(OLIVE, (), "P"),
+    "stein": Style(VIOLET, (5, 2), "s"),
+    "auto": Style(VIOLET, (), "D"),
 }
 CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur"),
