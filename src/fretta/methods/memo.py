@@ -59,6 +59,8 @@ class MEMO(Augmented):
 
     def check(self) -> None:
         super().check()
+        good = self.statistics is None
+        self.require(good, "statistics", wanted="None: the method has statistics of its own")
         self.require(self.views is None or self.views >= 1, "views", wanted="at least 1 view")
         good = self.prior_strength is None or self.prior_strength >= 0
         self.require(good, "prior_strength", wanted="a number of images >= 0, or None")

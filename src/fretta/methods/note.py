@@ -66,6 +66,8 @@ class NOTE(GradientMethod):
 
     def check(self) -> None:
         super().check()
+        good = self.statistics is None
+        self.require(good, "statistics", wanted="None: the method has statistics of its own")
         self.require(self.k >= 0, "k", wanted="a number >= 0")
         self.require(self.memory >= 1, "memory", wanted="at least 1 image")
         good = self.memory_type in MEMORIES

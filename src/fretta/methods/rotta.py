@@ -67,6 +67,8 @@ class RoTTA(Augmented):
 
     def check(self) -> None:
         super().check()
+        good = self.statistics is None
+        self.require(good, "statistics", wanted="None: the method has statistics of its own")
         self.require(self.memory >= 1, "memory", wanted="at least 1 image")
         self.require(self.update_every >= 1, "update_every", wanted="at least 1 image")
         for name in ("nu", "alpha"):
