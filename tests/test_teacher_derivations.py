@@ -20,6 +20,7 @@ from test_derivations import HEADS, Reference, both, double_net, double_stream, 
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 LR = 1e-3
+slow = pytest.mark.slow
 
 
 def darker(p: Tensor) -> Tensor:
@@ -31,7 +32,7 @@ def ce(target: Tensor, p: Tensor) -> Tensor:
 
 
 @both
-@pytest.mark.parametrize(("p_th", "symmetric"), [(0.0, True), (1.1, False), (1.1, True)])
+@pytest.mark.parametrize(("p_th", "symmetric"), [(0.0, True), (1.1, False)])
 def test_cotta(net: str, p_th: float, symmetric: bool) -> None:
     ref = Reference(net, HEADS[net], everything=True)
     source, teacher = copy.deepcopy(ref.net), copy.deepcopy(ref.net)
@@ -105,7 +106,7 @@ def stored(layer: Written, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("net", ["resnet-like", "nested-bn"])
-@pytest.mark.parametrize(("size", "every"), [(6, 5), (4, 8)])
+@pytest.mark.parametrize(("size", "every"), [(6, 5), pytest.param(4, 8, marks=slow)])
 def test_rotta(net: str, size: int, every: int) -> None:
     alpha, nu, lambda_t, lambda_u = 0.2, 0.1, 1.5, 0.7
     adapter = fretta.adapt(
@@ -183,7 +184,9 @@ def test_rotta(net: str, size: int, every: int) -> None:
 
 
 @pytest.mark.parametrize("net", ["resnet-like", "nested-bn"])
-@pytest.mark.parametrize(("size", "every", "k"), [(64, 7, 1.0), (5, 11, 0.2)])
+@pytest.mark.parametrize(
+    ("size", "every", "k"), [pytest.param(64, 7, 1.0, marks=slow), (5, 11, 0.2)]
+)
 def test_note(net: str, size: int, every: int, k: float) -> None:
     """One image after the other; the random choices are drawn again in the same order."""
     m, generator = 0.1, torch.Generator().manual_seed(7)

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 import fretta
 from fretta.errors import ConfigError, FrettaWarning, NeedError
 from fretta.inspection import inspect
-from fretta.methods.note import shrink
-from fretta.methods.rotta import robust
 from fretta.parts.classifier import Classifier
 from fretta.parts.images import ImageMemory, ReservoirMemory, TimelyMemory
+from fretta.parts.moving import robust, shrink
 from fretta.parts.replaced import fixed_statistics, normalized_by, source_statistics
 from nets import batches, build, same
 

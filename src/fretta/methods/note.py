@@ -5,20 +5,19 @@ Gong, Jeong, Kim, Kim, Shin, Lee, NeurIPS 2022, https://arxiv.org/abs/2208.05117
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from ..errors import NeedError
 from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.images import ImageMemory, ReservoirMemory
+from ..parts.moving import instance_aware
 from ..parts.norm import is_batch_norm, norm_layers
 from ..parts.random import seeded
-from ..parts.replaced import measured, normalized_by, per_channel, source_statistics
+from ..parts.replaced import source_statistics
 
 CPU = torch.device("cpu")
 UPDATE_BATCH = 128  # images of a larger memory are learned from in batches of so many
@@ -79,7 +78,7 @@ class NOTE(GradientMethod):
         model.freeze()
         layers = norm_layers(model.net)
         model.thaw_norm({name: m for name, m in layers.items() if is_batch_norm(m)})
-        model.net.eval()  # the statistics are those of `_instance_aware`
+        model.net.eval()  # the statistics are those of `instance_aware`
 
     def start(self, model: Classifier) -> None:
         super().start(model)
@@ -90,10 +89,9 @@ class NOTE(GradientMethod):
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         """By the running statistics no image sees another: a batch gives what single ones would."""
-        sizes: list[int] = []
-        with self._instance_aware(model.net, sizes=sizes):
+        with instance_aware(model.net, self.moving, self.k, alone=not self.learned_statistics) as L:
             logits = model(x)
-        if max(sizes, default=1) == 1:
+        if max(L, default=1) == 1:
             raise NeedError(
                 "note compares the statistics of an image with those of a layer, but the batch"
                 " norms of this model see single positions, which have none; use 'tent' or 'eta'"
@@ -128,48 +126,7 @@ class NOTE(GradientMethod):
         if len(images) > UPDATE_BATCH:
             images = images[torch.randperm(len(images), generator=self.generator).to(like.device)]
         for part in images.split(UPDATE_BATCH):
-            with model.using({}, aside=True), self._instance_aware(model.net, train=True):
+            moved = instance_aware(model.net, self.moving, self.k, True, self.bn_momentum)
+            with model.using({}, aside=True), moved:
                 q = model(part).softmax(1)
             self.update(-(q * (q + 1e-6).log()).mean(1))
-
-    def _instance_aware(
-        self, net: nn.Module, train: bool = False, sizes: list[int] | None = None
-    ) -> AbstractContextManager[None]:
-        """With S(t; l) = sign(t) max(|t| - l, 0) over L positions,
-
-        μ̂ = μ + S(μ_i - μ; k √((v + ε) / L)),  v̂ = max(0, v + S(v_i - v; k (v + ε) √(2 / (L - 1)))).
-
-        (μ, v) are the running statistics or, in train mode, those of the batch, unbiased. `sizes`
-        is filled with the L of the layers.
-        """
-
-        def normalize(name: str, x: Tensor, epsilon: float) -> Tensor:
-            wide = x.to(self.moving[name][0].dtype)  # under autocast x may be narrower
-            mean, var = self.moving[name]
-            several = x.numel() > x.shape[1]  # one value has no variance
-            if several and (train or not self.learned_statistics):
-                mean, var = measured(wide)
-            if several and train:
-                self.moving[name] = [
-                    old.lerp(new.detach(), self.bn_momentum)
-                    for old, new in zip(self.moving[name], (mean, var), strict=True)
-                ]
-            mean, var = per_channel(mean, x), per_channel(var, x)
-            L = x[0, 0].numel()
-            if sizes is not None:
-                sizes.append(L)
-            if L > 1:
-                axes = tuple(range(2, x.dim()))
-                own_var, own_mean = torch.var_mean(wide, axes, correction=1, keepdim=True)
-                error = self.k * ((var + epsilon) / L).sqrt()
-                spread = self.k * (var + epsilon) * (2 / (L - 1)) ** 0.5
-                mean = mean + shrink(own_mean - mean, error)
-                var = F.relu(var + shrink(own_var - var, spread))
-            return ((wide - mean) * (var + epsilon).rsqrt()).to(x.dtype)
-
-        return normalized_by(net, normalize)
-
-
-def shrink(t: Tensor, by: Tensor) -> Tensor:
-    """S(t; l): nothing up to l, and beyond it what is more."""
-    return F.relu(t - by) - F.relu(-t - by)

@@ -5,28 +5,20 @@ Yuan, Xie, Li, CVPR 2023, https://arxiv.org/abs/2303.13899
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..method import Need
 from ..parts.classifier import Classifier, copy_tensors
 from ..parts.images import TimelyMemory
 from ..parts.losses import cross_entropy
 from ..parts.merging import pull
+from ..parts.moving import Moving, robust
 from ..parts.norm import is_batch_norm, norm_layers
-from ..parts.replaced import (
-    fixed_statistics,
-    measured,
-    normalized_by,
-    per_channel,
-    source_statistics,
-)
+from ..parts.replaced import fixed_statistics, source_statistics
 from .augmented import Augmented
-
-Moving = dict[str, list[Tensor]]  # mean and variance of each batch norm
 
 
 @dataclass
@@ -120,18 +112,3 @@ class RoTTA(Augmented):
         timely = torch.sigmoid(-ages / self.memory)  # e^-a / (1 + e^-a)
         self.update(timely * cross_entropy(target.softmax(1), logits))
         pull(self.teacher, model.adapted, self.nu)
-
-
-def robust(net: nn.Module, moving: Moving, alpha: float) -> AbstractContextManager[None]:
-    """Robust batch norm: the statistics move, then normalize. μ ← (1 - α) μ + α μ_batch, the
-    variance likewise (biased); the gradient flows through the part of the batch."""
-
-    def normalize(name: str, x: Tensor, epsilon: float) -> Tensor:
-        wide = x.to(moving[name][0].dtype)  # under autocast x may be narrower
-        batch = measured(wide, correction=0)
-        mean, var = (old.lerp(new, alpha) for old, new in zip(moving[name], batch, strict=True))
-        moving[name] = [mean.detach(), var.detach()]
-        scale = (per_channel(var, x) + epsilon).rsqrt()
-        return ((wide - per_channel(mean, x)) * scale).to(x.dtype)
-
-    return normalized_by(net, normalize)
