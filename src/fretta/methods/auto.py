@@ -40,7 +40,7 @@ class Auto(GradientMethod, Stein):
     passes = "1.3-2F+1B"
     gradient = True
 
-    lr: float = 1e-3
+    lr: float = 2e-3
     margin: float = 0.4
     pull: float = 0.01
     budget: float = 1.0
