@@ -236,7 +236,7 @@ def work(runs: list[Wanted], settings: Settings) -> None:
 
 
 def wanted_runs(streams: list[str], methods: list[str] | None, seeds: list[int]) -> list[Wanted]:
-    """Seed 0 of all streams first; within a stream one method after the other."""
+    """Seed 0 of all streams first, method after method in each; the long stream at the very end."""
     found = []
     for seed in seeds:
         for name in streams:
@@ -244,7 +244,7 @@ def wanted_runs(streams: list[str], methods: list[str] | None, seeds: list[int])
                 allowed = methods is not None or name in ONLY.get(method, (name,))
                 if allowed and seed in PLANS[name].seeds:
                     found.append(Wanted(name, method, seed))
-    return found
+    return sorted(found, key=lambda wanted: wanted.stream == "cifar-long")
 
 
 def show(check: bool, records: Path) -> None:
