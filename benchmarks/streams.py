@@ -61,7 +61,9 @@ def show(check: bool, records: Path) -> None:
     sys.path.insert(0, os.fspath(ROOT))
     from evidence.streams import check_text, table_text
 
-    print((check_text if check else table_text)(read_records(records)))
+    found = read_records(records)
+    titles = {name: plan.title for name, plan in PLANS.items()}
+    print(check_text(found, titles) if check else table_text(found))
 
 
 def main() -> None:

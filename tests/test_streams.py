@@ -81,6 +81,27 @@ def test_images_of_the_cache_are_those_of_the_stream(script: Any, tmp_path: Path
     assert any((batch.x == 0).all(dim=(1, 2, 3)).any() for batch in kept)
 
 
+@pytest.mark.data
+def test_the_streams_are_what_they_are_called(script: Any, tmp_path: Path) -> None:
+    plans = importlib.import_module("stream_list")
+
+    def stream(name: str, seed: int = 0) -> Any:
+        plan, case = plans.PLANS[name], plans.open_plan(name, tmp_path)
+        options = plan.order_options(seed)
+        return case.stream(plan.order, seed=seed, batch_size=plan.batch_size, **options)
+
+    for seed, number in enumerate((3, 8, 1)):  # cat, ship, automobile
+        assert np.mean(stream("fog-80", seed).labels == number) == pytest.approx(0.8, abs=0.01)
+    eight, many = stream("cifar-8"), stream("cifar-128")
+    assert eight.samples == many.samples == 15 * 256
+    assert sorted(eight.schedule.index) == sorted(many.schedule.index)  # the same images
+    by_class = stream("sorted-4")
+    assert np.mean(np.diff(by_class.labels) == 0) > 0.9
+    assert stream("cifar-long").samples == 150_000
+    for name in ("cifar-lt", "pacs-art_painting", "imagenet-clean", "imagenet-c", "clean"):
+        assert stream(name).samples >= 192
+
+
 def record(stream: str, method: str, accuracy: float | None, seed: int = 0) -> dict[str, Any]:
     return {
         "stream": stream,
