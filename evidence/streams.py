@@ -11,12 +11,23 @@ from .tables import DASH, markdown
 OURS = ("stein", "auto")
 LONG = "cifar-long"
 MARGIN, EXCEPTIONS, LEAD = 0.5, 2, 5.0  # points, streams, points
-GROUPS: dict[str, tuple[str, ...]] = {  # by the beginning of a stream's name
-    "Shuffled": ("digits", "cifar"),
-    "Clean, and one frequent class": ("clean", "noise", "fog"),
-    "CIFAR-10-C in uneven order": ("correlated", "sorted"),
-    "Other data": ("pacs", "imagenet"),
+ONE_CLASS = ("50", "70", "80")
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Shuffled": (
+        *("digits-64", "digits-8", "cifar-128", "cifar-8", "cifar-1", "cifar-lt"),
+        LONG,
+    ),
+    "Clean, and one frequent class": (
+        "clean",
+        *(f"{shift}-{share}" for shift in ("clean", "noise", "fog") for share in ONE_CLASS),
+    ),
+    "CIFAR-10-C in uneven order": ("correlated-16", "correlated-4", "sorted-16", "sorted-4"),
+    "Other data": (
+        *("pacs-art_painting", "pacs-cartoon", "pacs-photo"),
+        *("imagenet-clean", "imagenet-c"),
+    ),
 }
+STREAMS = [name for names in GROUPS.values() for name in names]
 Records = Iterable[Mapping[str, Any]]
 Check = tuple[str, bool | None, str]  # what is asked, passed (None: not run), what was found
 
@@ -36,7 +47,7 @@ class Scores:
             else:
                 self.failed.pop((*place, seed), None)
                 self.runs.setdefault(place, {})[seed] = r
-        self.streams = sorted(self.titles, key=lambda name: name == LONG)
+        self.streams = [name for name in STREAMS if name in self.titles]
         present = {method for _, method in self.runs}
         known = [m for m in METHODS if m in present and m not in OURS]
         others = sorted(present - {*known, *OURS})
@@ -130,8 +141,8 @@ def table_text(records: Records) -> str:
     """All tables, and what failed."""
     scores = Scores(records)
     parts = [summary_table(scores)]
-    for title, starts in GROUPS.items():
-        streams = [s for s in scores.streams if s.startswith(starts)]
+    for title, names in GROUPS.items():
+        streams = [name for name in names if name in scores.streams]
         if streams:
             parts.append(f"{title}:\n\n{group_table(scores, streams)}")
     failed = [f"- {s}, {m}, seed {n}: {e}" for (s, m, n), e in sorted(scores.failed.items())]

@@ -124,6 +124,10 @@ HAND = [
 ]
 
 
+def test_the_page_knows_every_stream(script: Any, tables: Any) -> None:
+    assert sorted(tables.STREAMS) == sorted(set(script.PLANS) - {"small", "bad"})
+
+
 def test_the_tables_say_what_the_records_say(tables: Any) -> None:
     text = tables.table_text(HAND)
     assert "| auto | **85.0** | +1.0 | 0 of 2 | 2.0 × |" in text
