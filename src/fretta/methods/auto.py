@@ -1,9 +1,9 @@
 """Auto: one setting for every stream.
 
 Statistics that fit the stream and the hedge with the source model are those of `stein`. On top
-scale and shift learn a little, from certain predictions, every class as much as the others, and
-are pulled back to the source's, so that long streams do not decay. Nothing is learned while the
-source model is believed. docs/auto.md says which part does what, with measurements.
+scale and shift learn a little, from certain predictions, and are pulled back to the source's, so
+that long streams do not decay. Nothing is learned while the source model is believed. docs/auto.md
+says which part does what, with measurements.
 
 Reliable samples: Niu et al., "Efficient test-time model adaptation without forgetting" (EATA),
 ICML 2022. The pull to the source: Marsden, Döbler, Yang, "Universal test-time adaptation through
@@ -59,7 +59,6 @@ class Auto(GradientMethod, Stein):
         self.gate = None
         self.batches = 0
         self.due = 0.0  # batches to learn from
-        self.shares: Tensor | None = None  # of the predicted classes
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
@@ -83,7 +82,7 @@ class Auto(GradientMethod, Stein):
         H = entropy(logits)
         E0 = self.margin * math.log(logits.shape[1])
         certain = H.detach() < E0
-        weight = (E0 - H.detach()).exp() * self.rarity(logits.detach())
+        weight = (E0 - H.detach()).exp()  # more for the more certain
         part = min(1.0, len(logits) / 64)
         for group in self.opt.param_groups:
             group["lr"] = self.lr * part
@@ -91,12 +90,3 @@ class Auto(GradientMethod, Stein):
         with torch.no_grad():
             for name, parameter in model.adapted.items():
                 parameter.lerp_(model.origin[name], self.pull * part)
-
-    def rarity(self, logits: Tensor) -> Tensor:
-        """(N,): less for images of classes that are predicted often of late, on average 1."""
-        p = logits.softmax(1)
-        rate = 1 - math.exp(-len(p) / 128)
-        uniform = torch.full_like(p[0], 1 / p.shape[1])
-        self.shares = torch.lerp(uniform if self.shares is None else self.shares, p.mean(0), rate)
-        weight = 1 / (self.shares[p.argmax(1)] * p.shape[1]).clamp(min=0.1)
-        return weight / weight.mean()
