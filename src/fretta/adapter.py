@@ -350,7 +350,9 @@ class Adapter(nn.Module):
         method = self.method.resolved(classes)
         method.configure(self.model)
         if method.statistics is not None or method.published_statistics != "batch":
-            kind = method.statistics if method.statistics is not None else method.published_statistics
+            kind = (
+                method.statistics if method.statistics is not None else method.published_statistics
+            )
             self.model.set_statistics(kind, classes)
         if self.compute.compile is not None:
             compile_blocks(self.model.net, self.model.head_name, self.compute.compile)

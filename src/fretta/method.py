@@ -78,6 +78,8 @@ class Method:
     reset_every: int | None = None
     statistics: str | float | None = None
 
+    batch_norm: ClassVar[Any] = None  # the moving statistics, where there are any: running state
+
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
         return {}
@@ -100,11 +102,9 @@ class Method:
             )
 
     def _check_statistics(self) -> None:
-        value = self.statistics
-        share = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if share and 0 <= float(value) <= 1:  # type: ignore[arg-type]
-            return
-        if value not in (None, *STATISTICS):
+        value: Any = self.statistics
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not (0 <= value <= 1 if number else value in (None, *STATISTICS)):
             raise ConfigError(
                 f"{self.key}: statistics={value!r} is unknown; choose from {', '.join(STATISTICS)},"
                 " or give the share of the batch, a number in [0, 1]"

@@ -35,6 +35,7 @@ REGISTRY: dict[str, type[Method]] = {
 }
 
 __all__ = [
+    "Auto",
     "BN",
     "EATA",
     "ETA",
@@ -45,6 +46,7 @@ __all__ = [
     "TIPI",
     "TSD",
     "Source",
+    "Stein",
     "Tent",
     "build_method",
     "find_method",

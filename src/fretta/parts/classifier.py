@@ -60,7 +60,9 @@ class Classifier:
         self.origin_buffers: dict[str, Tensor] = {}
         self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
         self.place: Any = None  # of the logits in what the model returns; None: they are that
-        self.statistics: Statistics | None = None  # of batch norms, where they move; see set_statistics
+        self.statistics: Statistics | None = (
+            None  # of batch norms, where they move; see set_statistics
+        )
         self.share: float | None = None  # of the batch, where statistics are a fixed mix
         self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
@@ -96,7 +98,7 @@ class Classifier:
         return getattr(self.statistics, "jump", 0.0)
 
     def set_statistics(self, kind: str | float, classes: int) -> None:
-        """What batch norms use: "source", "batch", "moving", "adaptive", or a share of the batch."""
+        """What batch norms use: one of STATISTICS of method.py, or a share of the batch."""
         self.statistics, self.share = None, None
         if kind == "batch":
             use_batch_statistics(self.net)
@@ -106,9 +108,9 @@ class Classifier:
         for layer in layers.values():
             layer.training = False
         if kind == "moving" and layers:
-            self.statistics = MovingStatistics(self.net, layers)
+            self.statistics = MovingStatistics(layers)
         elif kind == "adaptive" and layers:
-            self.statistics = AdaptiveStatistics(self.net, layers, classes)
+            self.statistics = AdaptiveStatistics(layers, classes)
         elif not isinstance(kind, str):
             self.share = float(kind)
 
