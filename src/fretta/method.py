@@ -78,8 +78,6 @@ class Method:
     reset_every: int | None = None
     statistics: str | float | None = None
 
-    batch_norm: ClassVar[Any] = None  # the moving statistics, where there are any: running state
-
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
         return {}
@@ -144,6 +142,11 @@ class Method:
         None where `forward` does more than one forward of the model.
         """
         return 1.0 if type(self).forward is Method.forward else None
+
+    @property
+    def believes_source(self) -> bool:
+        """Whether predictions are rather the source model's than the adapted one's."""
+        return False
 
     # ---- fields as plain data -------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ REGISTRY: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "Auto",
     "BN",
     "EATA",
     "ETA",
@@ -45,6 +44,7 @@ __all__ = [
     "TEA",
     "TIPI",
     "TSD",
+    "Auto",
     "Source",
     "Stein",
     "Tent",

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..method import GradientMethod
 from ..parts.classifier import Classifier
+from ..parts.gate import Gate
 from ..parts.losses import entropy
 from .stein import Stein, source_logits
 
@@ -28,10 +29,10 @@ from .stein import Stein, source_logits
 class Auto(GradientMethod, Stein):
     """Adaptive statistics, anchored learning of scale and shift, and the source as a hedge.
 
-    margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
-    pull     share of the way back to the source's parameters, for every 64 images
-    budget   share of the batches to learn from; 0: none, as 'stein'
-    hedge    mix predictions with the source model's, by their certainty
+    e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
+    pull       share of the way back to the source's parameters, for every 64 images
+    budget     share of the batches to learn from; 0: none, as 'stein'
+    hedge      mix predictions with the source model's, by their certainty
     lr, optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
     """
 
@@ -41,13 +42,13 @@ class Auto(GradientMethod, Stein):
     gradient = True
 
     lr: float = 2e-3
-    margin: float = 0.4
+    e_margin: float = 0.4
     pull: float = 0.01
     budget: float = 1.0
 
     def check(self) -> None:
         super().check()
-        self.require(self.margin > 0, "margin", wanted="a number above 0")
+        self.require(self.e_margin > 0, "e_margin", wanted="a number above 0")
         self.require(0 <= self.pull <= 1, "pull", wanted="a number in [0, 1]")
         self.require(0 <= self.budget <= 1, "budget", wanted="a number in [0, 1]")
 
@@ -56,22 +57,22 @@ class Auto(GradientMethod, Stein):
 
     def start(self, model: Classifier) -> None:
         super().start(model)
-        self.gate = None
+        self.gate = Gate()
         self.batches = 0
         self.due = 0.0  # batches to learn from
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
         gate = self.gate
-        if gate is not None and gate.closed and self.batches % 2:
+        if gate.closed and self.batches % 2:
             return source_logits(model, x)  # look every other batch
-        learning = gate is None or gate.weight > 0.5
+        learning = gate.weight >= 0.5
         self.due += self.budget if learning else 0.0
         learning = learning and self.due >= 1
         with torch.set_grad_enabled(learning):
             logits = model.settle(x)
         predicted = logits.detach()
-        if self.hedge:
+        if self.hedges(model):
             predicted = self.hedged(model, x, predicted)
         if learning:
             self.due -= 1
@@ -80,7 +81,7 @@ class Auto(GradientMethod, Stein):
 
     def learn(self, model: Classifier, logits: Tensor) -> None:
         H = entropy(logits)
-        E0 = self.margin * math.log(logits.shape[1])
+        E0 = self.e_margin * math.log(logits.shape[1])
         certain = H.detach() < E0
         weight = (E0 - H.detach()).exp()  # more for the more certain
         part = min(1.0, len(logits) / 64)

@@ -174,7 +174,8 @@ class Statistics:
 
     def _put_used(self) -> None:
         for index in range(len(self.layers)):
-            self._put(index, self._used(index))
+            mean, var = self._used(index)
+            self._put(index, (mean.clone(), var.clone()))  # not a view, for export
 
     def commit(self, memory: Memory, used: Pair) -> None:
         self.memory, self.used = memory, used
