@@ -43,7 +43,7 @@ class Auto(GradientMethod, Stein):
 
     lr: float = 2e-3
     e_margin: float = 0.4
-    pull: float = 0.01
+    pull: float = 0.05
     budget: float = 1.0
 
     def check(self) -> None:
