@@ -1,6 +1,6 @@
 """Is the verdict without labels right, whatever the shares of the classes?
 
-    FRETTA_DATA=... python benchmarks/verdicts.py --raw raw/verdicts --out evidence/benchmarks/verdicts.json
+    FRETTA_DATA=... python benchmarks/verdicts.py --raw raw/ --out evidence/benchmarks/verdicts.json
     python -m evidence.build
 
 Streams of CIFAR-10 (ResNet-20), digits and PACS (EfficientNet-Lite0 at 160 pixels), clean and
@@ -29,7 +29,8 @@ import fretta
 from fretta.data import CORRUPTIONS
 from fretta.data.order import long_tail_counts
 from fretta.errors import FrettaWarning
-from fretta.estimate import estimate
+from fretta.estimate import SourceFacts, estimate
+from fretta.estimate.verdict import verdict
 from fretta.experiment.case import Case
 from fretta.methods import list_methods
 
@@ -108,7 +109,7 @@ def _uneven(number: int, classes: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def methods_of(stream: VerdictStream) -> list[str]:
-    """The source model, batch statistics, and others in turns; on digits, which cost little, all."""
+    """The source model, batch statistics, and others in turns; all on digits, which cost little."""
     others = [m for m in list_methods() if m not in ("source", "bn", LEFT_OUT)]
     if stream.data == "digits":
         return ["source", "bn", *others]
@@ -197,23 +198,61 @@ def collect_source(data: str, file: Path) -> None:
     np.savez_compressed(file, source=logits, labels=y.numpy())
 
 
+# ---- what is made of them -----------------------------------------------------------------------
+
+
+def facts_of(raw: Path, data: str) -> SourceFacts | None:
+    file = raw / f"source.{data}.npz"
+    if not file.is_file():
+        return None
+    with np.load(file) as stored:
+        pair = (torch.from_numpy(stored[name]) for name in ("source", "labels"))
+        return SourceFacts.measure([tuple(pair)])
+
+
+def rows_of(raw: Path) -> Iterator[dict[str, Any]]:
+    """Each method on each stream: the verdict, with and without source images, and the truth."""
+    facts = {data: facts_of(raw, data) for data in ("digits", "cifar10", "pacs")}
+    for stream in streams():
+        if not (raw / f"{stream.name}.npz").is_file():
+            continue
+        with np.load(raw / f"{stream.name}.npz") as stored:
+            content = {k: torch.from_numpy(v) for k, v in stored.items()}
+        y, source = content.pop("labels").long(), content.pop("source")
+        before = float((source.argmax(1) == y).double().mean())
+        for method, adapted in content.items():
+            pair = [x.split(BATCH) for x in (source, adapted)]
+            row: dict[str, Any] = {"part": stream.part, "data": stream.data}
+            row |= {"shifted": stream.shifted, "uneven": stream.uneven, "stream": stream.name}
+            row |= {"share": float(y.bincount().max()) / len(y), "method": method, "images": len(y)}
+            row["true"] = float((adapted.argmax(1) == y).double().mean()) - before
+            for title, known in (("", None), ("source_", facts[stream.data])):
+                found = estimate(*pair, source=known)
+                row |= {f"{title}{k}": getattr(found, k) for k in ("change", "low", "high")}
+                row[f"{title}verdict"] = verdict(found)
+            yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--raw", type=Path, required=True, help="folder of the stored logits")
-    parser.add_argument("--only", default="", help="streams whose name begins so")
+    parser.add_argument("--only", default="", help="run streams whose name begins so")
+    parser.add_argument("--report", action="store_true", help="run no model")
+    parser.add_argument("--out", default="verdicts.json", help="what came out, run by run")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
     arguments.raw.mkdir(parents=True, exist_ok=True)
-    for data in ("digits", "cifar10", "pacs"):
+    for data in () if arguments.report else ("digits", "cifar10", "pacs"):
         file = arguments.raw / f"source.{data}.npz"
-        if not file.is_file() and (data != "pacs" or "pacs" in arguments.only):
+        if not file.is_file() and data in (arguments.only or data):
             collect_source(data, file)
-    for stream in streams():
+    for stream in () if arguments.report else streams():
         file = arguments.raw / f"{stream.name}.npz"
         if stream.name.startswith(arguments.only) and not file.is_file():
             collect(stream, file)
             print(stream.name, flush=True)
+    write_rows(arguments.out, rows_of(arguments.raw))
 
 
 if __name__ == "__main__":
