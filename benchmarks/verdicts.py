@@ -64,20 +64,10 @@ class VerdictStream:
 
 
 def streams() -> Iterator[VerdictStream]:
-    for part, (clean, shifted, clean_uneven, shifted_uneven) in COUNTS.items():
-        first = 0 if part == "choose" else 1000
-        for data in ("digits", "cifar10"):
-            for number in range(clean + shifted):
-                domain, severity = _domain(data, number - clean)
-                seed = first + number
-                even = (0.1,) * 10
-                yield VerdictStream(part, data, domain, severity, even, seed, number >= clean)
-            for number in range(clean_uneven + shifted_uneven):
-                domain, severity = _domain(data, number - clean_uneven)
-                seed = first + 100 + number
-                shares = _uneven(number, CLASSES[part])
-                is_shifted = number >= clean_uneven
-                yield VerdictStream(part, data, domain, severity, shares, seed, is_shifted)
+    for part, first in (("choose", 0), ("report", 1000)):
+        yield from _streams(part, "digits", first, 0)
+        yield from _streams(part, "cifar10", first, 0)
+    yield from _streams("report", "digits", 3000, 3)  # more of those that cost little
     for number in range(12):
         domain = ("art_painting", "photo")[number % 2]
         share = (1 / 7, 0.3, 0.5, 0.7, 0.8, 0.95)[number // 2]
@@ -85,6 +75,18 @@ def streams() -> Iterator[VerdictStream]:
         rest = (1 - share) / 6
         shares = tuple(share if c == most else rest for c in range(7))
         yield VerdictStream("report", "pacs", domain, 0, shares, 2000 + number, number % 2 == 0)
+
+
+def _streams(part: str, data: str, first: int, turn: int) -> Iterator[VerdictStream]:
+    clean, shifted, clean_uneven, shifted_uneven = COUNTS[part]
+    for number in range(clean + shifted):
+        domain, severity = _domain(data, number - clean)
+        even, seed = (0.1,) * 10, first + number
+        yield VerdictStream(part, data, domain, severity, even, seed, number >= clean)
+    for number in range(clean_uneven + shifted_uneven):
+        domain, severity = _domain(data, number - clean_uneven)
+        shares, seed = _uneven(number + turn, CLASSES[part]), first + 100 + number
+        yield VerdictStream(part, data, domain, severity, shares, seed, number >= clean_uneven)
 
 
 def _domain(data: str, number: int) -> tuple[str, int]:

@@ -32,7 +32,7 @@ Digits = tuple[nn.Module, list[Item]]
 def digits() -> Digits:
     net, card = load_source("digits")
     preprocessing = Preprocessing.from_json(card.preprocessing)
-    data = open_dataset("digits", corruption=["gaussian_noise", "contrast"])
+    data = open_dataset("digits", corruption=["gaussian_noise", "fog"])
     stream = make_stream(data, "independent", batch_size=32, limit=128)
     items = [Item(preprocessing.apply(b.x), b.y, b.reset, b.domain) for b in stream]
     return net, items

@@ -111,7 +111,7 @@ def test_a_collapsed_model_is_bad_however_confident(classes: int) -> None:
 
 def test_a_collapsed_source_model_and_broken_logits() -> None:
     source, adapted, _ = drawn(1000, 10, 3.0, 1)
-    found = estimate(always(3, 1000, 10, 5.0).split(50), adapted.split(50))
+    found = estimate(always(3, 1000, 10, 3.0).split(50), adapted.split(50))
     assert found.helps is True
     assert not found.collapsed
     broken = estimate(source, torch.full_like(source, math.nan))  # counts as wrong
