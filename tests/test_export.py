@@ -40,7 +40,8 @@ def alike(a: Tensor, b: Tensor) -> bool:
 def test_predicts_bit_for_bit_as_the_adapter(net: str, key: str) -> None:
     if not fits(key, net):
         return
-    a = adapted(net, key)
+    hedge = {"hedge": False} if "hedge" in REGISTRY[key].field_names() else {}
+    a = adapted(net, key, **hedge)
     state, inside = a.state_dict(), snapshot(a.model.net)
     if a.method.batch_share is None or a.method.output not in (None, "none"):
         with pytest.raises(ConfigError, match="which a plain module cannot do"):

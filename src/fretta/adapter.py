@@ -317,6 +317,7 @@ class Adapter(nn.Module):
 
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
+        A method that mixes two models (stein, auto) exports the one with the greater weight.
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")
@@ -326,8 +327,9 @@ class Adapter(nn.Module):
                 f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
                 " batches, or None"
             )
-        share = 1.0 if self.safe else self.method.batch_share
-        if not self.safe and self.method.output not in (None, "none"):
+        from_source = self.safe or self.method.believes_source
+        share = 1.0 if from_source else self.method.batch_share
+        if not from_source and self.method.output not in (None, "none"):
             raise ConfigError(
                 f"output={self.method.output!r} looks at all predictions of a batch, which a plain"
                 " module cannot do; adapt with output='none' to export"
@@ -345,7 +347,7 @@ class Adapter(nn.Module):
         with torch.inference_mode(False), torch.no_grad():
             return plain_copy(
                 self.model,
-                source=self.safe,
+                source=from_source,
                 alpha=share,
                 images=None if images is None else source_batches(images, self.model),
                 forward=lambda x: self.method.forward(self.model, x),
@@ -404,7 +406,7 @@ class Adapter(nn.Module):
     def _start(self, method: Method) -> None:
         method.start(self.model)
         if self.model.statistics is not None:
-            method.batch_norm = self.model.statistics  # running state, as all of the method's
+            vars(method)["batch_norm"] = self.model.statistics  # running state like any other
 
     # ---- facts -------------------------------------------------------------------------------
 

@@ -114,11 +114,9 @@ class Method:
             )
 
     def _check_statistics(self) -> None:
-        value = self.statistics
-        share = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if share and 0 <= float(value) <= 1:  # type: ignore[arg-type]
-            return
-        if value not in (None, *STATISTICS):
+        value: Any = self.statistics
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not (0 <= value <= 1 if number else value in (None, *STATISTICS)):
             raise ConfigError(
                 f"{self.key}: statistics={value!r} is unknown; choose from {', '.join(STATISTICS)},"
                 " or give the share of the batch, a number in [0, 1]"
@@ -158,6 +156,11 @@ class Method:
         None where `forward` does more than one forward of the model.
         """
         return 1.0 if type(self).forward is Method.forward else None
+
+    @property
+    def believes_source(self) -> bool:
+        """Whether predictions are rather the source model's than the adapted one's."""
+        return False
 
     # ---- fields as plain data -------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Auto: one setting for every stream.
 
 Statistics that fit the stream and the hedge with the source model are those of `stein`. On top
-scale and shift learn a little, from certain predictions, every class as much as the others, and
-are pulled back to the source's, so that long streams do not decay. Nothing is learned while the
-source model is believed. docs/auto.md says which part does what, with measurements.
+scale and shift learn a little, from certain predictions, and are pulled back to the source's, so
+that long streams do not decay. Nothing is learned while the source model is believed. docs/auto.md
+says which part does what, with measurements.
 
 Reliable samples: Niu et al., "Efficient test-time model adaptation without forgetting" (EATA),
 ICML 2022. The pull to the source: Marsden, Döbler, Yang, "Universal test-time adaptation through
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..method import GradientMethod
 from ..parts.classifier import Classifier
+from ..parts.gate import Gate
 from ..parts.losses import entropy
 from .stein import Stein, source_logits
 
@@ -28,10 +29,10 @@ from .stein import Stein, source_logits
 class Auto(GradientMethod, Stein):
     """Adaptive statistics, anchored learning of scale and shift, and the source as a hedge.
 
-    margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
-    pull     share of the way back to the source's parameters, for every 64 images
-    budget   share of the batches to learn from; 0: none, as 'stein'
-    hedge    mix predictions with the source model's, by their certainty
+    e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
+    pull       share of the way back to the source's parameters, for every 64 images
+    budget     share of the batches to learn from; 0: none, as 'stein'
+    hedge      mix predictions with the source model's, by their certainty
     lr, optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
     """
 
@@ -39,16 +40,16 @@ class Auto(GradientMethod, Stein):
     summary = "our default: adaptive statistics, anchored learning, hedged output"
     passes = "1.3-2F+1B"
     gradient = True
-    loss = "mean over kept of w_i exp(E0 - H_i) H_i, w = 1 / share of the class; θ is pulled to θ0"
+    loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
 
-    lr: float = 1e-3
-    margin: float = 0.4
-    pull: float = 0.01
+    lr: float = 2e-3
+    e_margin: float = 0.4
+    pull: float = 0.05
     budget: float = 1.0
 
     def check(self) -> None:
         super().check()
-        self.require(self.margin > 0, "margin", wanted="a number above 0")
+        self.require(self.e_margin > 0, "e_margin", wanted="a number above 0")
         self.require(0 <= self.pull <= 1, "pull", wanted="a number in [0, 1]")
         self.require(0 <= self.budget <= 1, "budget", wanted="a number in [0, 1]")
 
@@ -57,23 +58,22 @@ class Auto(GradientMethod, Stein):
 
     def start(self, model: Classifier) -> None:
         super().start(model)
-        self.gate = None
+        self.gate = Gate()
         self.batches = 0
         self.due = 0.0  # batches to learn from
-        self.shares: Tensor | None = None  # of the predicted classes
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
         gate = self.gate
-        if gate is not None and gate.closed and self.batches % 2:
+        if gate.closed and self.batches % 2:
             return source_logits(model, x)  # look every other batch
-        learning = gate is None or gate.weight > 0.5
+        learning = gate.weight >= 0.5
         self.due += self.budget if learning else 0.0
         learning = learning and self.due >= 1
         with torch.set_grad_enabled(learning):
             logits = model.settle(x)
         predicted = logits.detach()
-        if self.hedge:
+        if self.hedges(model):
             predicted = self.hedged(model, x, predicted)
         if learning:
             self.due -= 1
@@ -82,9 +82,9 @@ class Auto(GradientMethod, Stein):
 
     def learn(self, model: Classifier, logits: Tensor) -> None:
         H = entropy(logits)
-        E0 = self.margin * math.log(logits.shape[1])
+        E0 = self.e_margin * math.log(logits.shape[1])
         certain = H.detach() < E0
-        weight = (E0 - H.detach()).exp() * self.rarity(logits.detach())
+        weight = (E0 - H.detach()).exp()  # more for the more certain
         part = min(1.0, len(logits) / 64)
         for group in self.opt.param_groups:
             group["lr"] = self.lr * part
@@ -92,12 +92,3 @@ class Auto(GradientMethod, Stein):
         with torch.no_grad():
             for name, parameter in model.adapted.items():
                 parameter.lerp_(model.origin[name], self.pull * part)
-
-    def rarity(self, logits: Tensor) -> Tensor:
-        """(N,): less for images of classes that are predicted often of late, on average 1."""
-        p = logits.softmax(1)
-        rate = 1 - math.exp(-len(p) / 128)
-        uniform = torch.full_like(p[0], 1 / p.shape[1])
-        self.shares = torch.lerp(uniform if self.shares is None else self.shares, p.mean(0), rate)
-        weight = 1 / (self.shares[p.argmax(1)] * p.shape[1]).clamp(min=0.1)
-        return weight / weight.mean()

@@ -45,21 +45,21 @@ class Stein(Method):
 
     def start(self, model: Classifier) -> None:
         super().start(model)
-        self.gate: Gate | None = None
+        self.gate = Gate()
         self.batches = 0
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
-        if model.statistics is None or not self.hedge:
+        if not self.hedges(model):
             return model.settle(x)
-        if self.gate is not None and self.gate.closed and self.batches % 2:
+        if self.gate.closed and self.batches % 2:
             return source_logits(model, x)  # look every other batch
         logits = model.settle(x)
         return self.hedged(model, x, logits)
 
     def hedged(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
         """The mean of these predictions and the source model's, weighted by the gate."""
-        gate = self.gate = self.gate or Gate(logits.shape[1], logits.detach().float())
+        gate = self.gate
         places = gate.places(len(x))
         source = source_logits(model, x[places])
         gate.add(logits[places], source, model.changed)
@@ -69,9 +69,21 @@ class Stein(Method):
             source = source_logits(model, x)
         return gate.blend(logits, source)
 
+    def hedges(self, model: Classifier) -> bool:
+        """Without statistics that could do harm there is nothing to hedge."""
+        return self.hedge and model.statistics is not None
+
+    @property
+    def batch_share(self) -> float:
+        return 1.0
+
+    @property
+    def believes_source(self) -> bool:
+        return self.hedge and self.gate.weight < 0.5
+
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         gate = self.gate
-        if gate is None or gate.open:
+        if gate.open or not self.hedges(model):
             return model(x)
         source = source_logits(model, x)
         return source if gate.closed else gate.blend(model(x), source)

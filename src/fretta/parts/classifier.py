@@ -101,7 +101,7 @@ class Classifier:
         return getattr(self.statistics, "jump", 0.0)
 
     def set_statistics(self, kind: str | float, classes: int) -> None:
-        """What batch norms use: "source", "batch", "moving", "adaptive", or the batch's share."""
+        """What batch norms use: one of STATISTICS of method.py, or a share of the batch."""
         self.statistics, self.share = None, None
         if kind == "batch":
             use_batch_statistics(self.net)
@@ -111,9 +111,9 @@ class Classifier:
         for layer in layers.values():
             layer.training = False
         if kind == "moving" and layers:
-            self.statistics = MovingStatistics(self.net, layers)
+            self.statistics = MovingStatistics(layers)
         elif kind == "adaptive" and layers:
-            self.statistics = AdaptiveStatistics(self.net, layers, classes)
+            self.statistics = AdaptiveStatistics(layers, classes)
         elif not isinstance(kind, str):
             self.share = float(kind)
 

@@ -34,10 +34,9 @@ class Gate:
     few = 96.0
     long = 512.0
 
-    def __init__(self, classes: int, like: Tensor) -> None:
-        self.classes = classes
-        self.row = like.new_zeros(2 + 2 * classes)  # [H_A, H_S, mean prediction of A, of S]
-        self.images = 0.0
+    def __init__(self) -> None:
+        self.row: Tensor | None = None  # [H_A, H_S, mean prediction of A, of S]
+        self.images = 0.0  # behind it
         self.weight = 0.5
         self.usual = 0.0  # gain of earlier domains
 
@@ -58,11 +57,11 @@ class Gate:
         a, s = adapted.detach().float(), source.detach().float()
         n = len(a)
         means = [entropy(a).mean(0, True), entropy(s).mean(0, True)]
-        row = torch.cat([*means, a.softmax(1).mean(0), s.softmax(1).mean(0)]).to(self.row)
+        row = torch.cat([*means, a.softmax(1).mean(0), s.softmax(1).mean(0)])
         self.images = self.images * math.exp(-n / self.clock) * (1 - changed) + n
-        self.row = self.row + n / self.images * (row - self.row)
+        self.row = row if self.row is None else torch.lerp(self.row, row, n / self.images)
         marginals = torch.special.entr(self.row[2:].view(2, -1)).sum(1)
-        unit = math.log(max(self.classes, 2))
+        unit = math.log(max(a.shape[1], 2))
         own, source_own, marginal, source_marginal = (
             float(v) / unit for v in torch.cat([self.row[:2], marginals])
         )
@@ -83,6 +82,6 @@ class Gate:
         return {"row": self.row, "images": self.images, "weight": self.weight, "usual": self.usual}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.row = state["row"].to(self.row)
+        self.row = state["row"]
         for name in ("images", "weight", "usual"):
             setattr(self, name, state[name])
