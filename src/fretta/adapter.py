@@ -175,6 +175,12 @@ class Adapter(nn.Module):
         with self.model.as_source():
             return self.model(x)
 
+    @torch.no_grad()
+    def unlearned_forward(self, x: Tensor) -> Tensor:
+        """Logits of the method without what it learned: its statistics, the first parameters."""
+        with self.model.with_initial_parameters():
+            return self.method.forward(self.model, x)
+
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
         with torch.inference_mode(False), torch.no_grad():

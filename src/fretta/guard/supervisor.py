@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -16,10 +16,18 @@ from ..parts.classifier import Classifier
 from ..state import capture, copy_value, restore_snapshot, take_snapshot
 from .guard import Guard
 from .health import Health
-from .judge import FEW, Harm, judge, trusted_again
-from .monitor import Monitor, compare, flat, measure
+from .judge import (
+    FEW,
+    Harm,
+    judge_learning,
+    judge_statistics,
+    learning_in_doubt,
+    statistics_in_doubt,
+    trusted_again,
+)
+from .monitor import Monitor, add_pair, compare, flat, measure
 
-CALM = 8  # good batches in a row after which less certain predictions must show on more images
+MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked
 FORGIVEN = 64  # good batches in a row that take back a strike
 DONE = {
     "skip": "the update is undone",
@@ -29,9 +37,11 @@ DONE = {
 
 
 class Mode(StrEnum):
-    LEARNING = "learning"  # the adapted model predicts and learns
-    PAUSED = "paused"  # after repeated harm: it predicts, but does not learn
-    SOURCE = "source"  # no adapted state can be trusted: the source model predicts
+    """Who predicts. The model learns in the first mode only."""
+
+    LEARNED = "learned"
+    UNLEARNED = "unlearned"  # after repeated harm by learning: the statistics alone
+    SOURCE = "source"  # the statistics do harm: the source model
 
 
 class Learner(Protocol):
@@ -43,16 +53,39 @@ class Learner(Protocol):
 
     def learn(self, x: Tensor) -> Tensor: ...  # predict and adapt
     def current(self, x: Tensor) -> Tensor: ...  # predict only
+    def unlearned_forward(self, x: Tensor) -> Tensor: ...  # the statistics, without learning
     def source_forward(self, x: Tensor) -> Tensor: ...
     def start_over(self) -> None: ...  # model and method in their initial state
+
+
+@dataclass
+class References:
+    """Logits of a batch, each computed when it is first asked for."""
+
+    learner: Learner
+    x: Tensor
+    _unlearned: Tensor | None = None
+    _source: Tensor | None = None
+
+    @property
+    def unlearned(self) -> Tensor:
+        if self._unlearned is None:
+            self._unlearned = self.learner.unlearned_forward(self.x)
+        return self._unlearned
+
+    @property
+    def source(self) -> Tensor:
+        if self._source is None:
+            self._source = self.learner.source_forward(self.x)
+        return self._source
 
 
 class Supervisor:
     """Runs the batches of an adapter, measures its health, and acts by the policy of a guard.
 
     Without a guard it only measures. With one it is in a `mode`, `until` a batch or until the
-    evidence changes (None). In source mode the adapted model is compared silently, and trusted
-    again once it is as good as the source model on enough images.
+    evidence changes (None). In source mode the model without learning is compared silently, and
+    trusted again once it does no worse than the source model on enough images.
     """
 
     def __init__(self, learner: Learner, guard: Guard | None, classes: int) -> None:
@@ -61,19 +94,20 @@ class Supervisor:
         self.guard = guard or Guard("warn")
         self.acts = self.guard.policy != "warn"
         self.origin = flat(learner.model.origin.values())
+        self.learns = bool(learner.model.adapted)
+        self.has_statistics = bool(learner.model.batch_norms) and learner.method.adapts
         self.warned: set[str] = set()  # kinds of harm
         self.reset()
 
     def reset(self) -> None:
-        window = self.guard.window
         self.batch = 0
-        self.mode = Mode.LEARNING
+        self.mode = Mode.LEARNED
         self.until: int | None = None  # the batch at which a pause ends; None: a reset, or evidence
-        self.strikes = 0  # times of harm, less one for every long calm
+        self.strikes = 0  # times of harm by learning, less one for every long calm
         self.calm = 0  # good batches in a row
-        self.trial = window  # images still to be compared with the source model in full
-        self.proof = 4 * window  # images on which to be as good as the source model, to come back
-        self.owed = 0.0  # images the source model has still to see, while all is well
+        self.trial = self.guard.window  # images that the references have still to see in full
+        self.proof = self.guard.window // 2  # images on which to do no worse, to come back
+        self.owed = 0.0  # batches (without a guard: images) the references have still to see
         self.normal: tuple[float, float] | None = None  # running entropy and marginal, of ln C
         self.monitor = Monitor(self.guard, self.classes)
         self.ring: list[dict[str, Any]] = []  # snapshots of good states, the newest last
@@ -83,7 +117,7 @@ class Supervisor:
     def run(self, x: Tensor) -> tuple[Tensor, Health]:
         """Logits to return, and the record."""
         if self.until is not None and self.batch >= self.until:
-            self.mode, self.until = Mode.LEARNING, None
+            self.mode, self.until = Mode.LEARNED, None
         run = self._source_batch if self.mode is Mode.SOURCE else self._adapted_batch
         logits, health, harm = run(x)
         self.batch += 1
@@ -98,7 +132,7 @@ class Supervisor:
 
     def _adapted_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
         learner = self.learner
-        learning = self.mode is Mode.LEARNING
+        learning = self.mode is Mode.LEARNED
         before = flat(learner.model.parameters())
         snapshot = None
         if learning and self.acts:
@@ -109,12 +143,13 @@ class Supervisor:
             self._restore(snapshot)
             raise
         health, mean = self._measure(logits, before)
-        harm, source = self._examine(x, logits, health, mean)
+        beside = References(learner, x)
+        harm = self._examine(logits, beside, health, mean, snapshot)
         if harm is None:
-            self._accept(health, snapshot)
+            self._accept(health)
         elif self.acts:
             self._restore(snapshot)
-            logits = self._recover(x, harm, source)
+            logits = self._recover(beside, harm)
             again, _ = measure(logits, learner.method, self.batch)
             health = replace(health, entropy=again.entropy, marginal_entropy=again.marginal_entropy)
         else:
@@ -122,16 +157,16 @@ class Supervisor:
         return logits, health, harm
 
     def _source_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
-        """The source model predicts; the adapted one does so silently, and does not learn."""
+        """The source model predicts; the statistics do so silently, and nothing is learned."""
         source = self.learner.source_forward(x)
-        logits = self.learner.current(x)
         health, _ = self._measure(source, flat(self.learner.model.parameters()))
-        self.monitor.add_pair(logits, source, entire=True)
-        compared = self.monitor.compared
-        if compared.images >= compared.size and trusted_again(compared.comparison(), self.guard):
-            compared.rows.clear()
-            compared.size = self.guard.window
-            self.trial = 2 * self.guard.window
+        unlearned = self.learner.unlearned_forward(x)
+        self.monitor.add_changed(unlearned, source)
+        seen = add_pair(self.monitor.statistics, unlearned, source)
+        self.trial -= len(x)
+        if seen is not None and self.trial <= 0 and trusted_again(seen):
+            self.monitor.statistics.clear()
+            self.trial = self.guard.window
             self._learn_or_pause()
         reason = "the source model predicts until adaptation can be trusted"
         return source, health, Harm("source", reason)
@@ -150,62 +185,69 @@ class Supervisor:
     # ---- is it well? -------------------------------------------------------------------------
 
     def _examine(
-        self, x: Tensor, logits: Tensor, health: Health, mean: Tensor
-    ) -> tuple[Harm | None, Tensor | None]:
-        """Harm, if there is any, and the source model's logits of the batch, if computed."""
-        guard, monitor = self.guard, self.monitor
+        self,
+        logits: Tensor,
+        beside: References,
+        health: Health,
+        mean: Tensor,
+        snapshot: dict[str, Any] | None,
+    ) -> Harm | None:
+        """Harm, if there is any. A state that does well is kept for later."""
         if self.measures_only:
             if health.finite:
-                monitor.own.rows.clear()
-                monitor.add_own(health, mean)
-                self._sample(x, logits)
-            return None, None
+                self._sample(beside.x, logits)
+            return None
         if not health.finite:
-            return Harm("not finite", "logits or parameters are not finite"), None
-        if health.drift is not None and health.drift > guard.max_drift:
+            return Harm("not finite", "logits or parameters are not finite")
+        if health.drift is not None and health.drift > self.guard.max_drift:
             moved = f"the parameters moved {health.drift:.2f} of their norm"
-            return Harm("drift", f"{moved} from the source model's"), None
-        monitor.add_own(health, mean)
-        if not self._in_doubt():
-            self._sample(x, logits)
-            return None, None
-        source = self.learner.source_forward(x)
-        monitor.add_pair(logits, source, entire=True)
-        self.trial = max(0, self.trial - len(x))
-        if monitor.compared.images < 8:
-            return None, source
-        harm = judge(
-            monitor.compared.comparison(),
-            guard,
-            own_past=None if self.normal is None else self.normal[1],
-            source_past=monitor.past.comparison().source_marginal
-            if monitor.past.images >= guard.window
-            else None,
-        )
-        enough = monitor.compared.images >= guard.window // 2
-        if harm is None and enough:
-            monitor.compared.rows.clear()
-            self.normal = monitor.level()
-        if harm is not None and harm.kind == "entropy" and self.calm >= CALM and not enough:
-            harm = None  # it went well so far: a few hard images are no harm yet
-        return harm, source
+            return Harm("drift", f"{moved} from the source model's")
+        self.monitor.add_own(health, mean)
+        self.owed += self.guard.sample
+        due = self.owed >= 1
+        self.owed -= due
+        if not (due or self.trial > 0 or self._moved()):
+            return None
+        self.trial = max(0, self.trial - len(beside.x))
+        harm, doubt = self._compare(logits, beside)
+        if doubt and harm is None:
+            self.trial = max(self.trial, 1)  # look again at the next batch
+        elif harm is None and snapshot is not None and (due or not self.ring):
+            if self.guard.policy == "rollback" and self.learns:
+                self.ring = [*self.ring, snapshot][-self.guard.keep :]
+        return harm
 
-    def _in_doubt(self) -> bool:
-        """Whether this batch is compared with the source model in full."""
-        guard, monitor = self.guard, self.monitor
-        if self.trial > 0 or monitor.compared.images:
-            return True
-        entropy, marginal = monitor.level()
-        if self.normal is not None and monitor.own.images >= FEW:
-            # two thirds of what would be harm
-            less_certain = entropy - self.normal[0] > guard.entropy_gap * 2 / 3
-            fewer_classes = self.normal[1] - marginal > guard.collapse_gap * 2 / 3
-            if less_certain or fewer_classes:
-                return True
-        if monitor.sampled.images < 8:
+    def _compare(self, logits: Tensor, beside: References) -> tuple[Harm | None, bool]:
+        """Beside both references: harm, and whether there is doubt."""
+        guard, monitor, doubt = self.guard, self.monitor, False
+        if self.mode is not Mode.LEARNED or not self.learns:
+            beside._unlearned = logits
+        monitor.add_changed(logits, beside.source)
+        if self.has_statistics:
+            seen = add_pair(monitor.statistics, beside.unlearned, beside.source)
+            if seen is not None:
+                harm = judge_statistics(seen, guard)
+                if harm is not None:
+                    return harm, True
+                doubt = statistics_in_doubt(seen)
+        else:
+            beside._unlearned = beside.source
+        if self.mode is Mode.LEARNED and self.learns:
+            seen = add_pair(monitor.learning, logits, beside.unlearned)
+            if seen is not None:
+                harm = judge_learning(seen, guard)
+                return harm, doubt or learning_in_doubt(seen, guard)
+        return None, doubt
+
+    def _moved(self) -> bool:
+        """Whether the adapted model's own predictions are not what they were."""
+        level = self.monitor.level()
+        if level is None or self.normal is None or self.monitor.own.images < FEW:
             return False
-        harm = judge(monitor.sampled.comparison(), guard)
-        return harm is not None and harm.kind == "entropy"
+        moved = level[0] - self.normal[0] > MOVED or self.normal[1] - level[1] > MOVED
+        if moved:
+            self.normal = level
+        return moved
 
     def _sample(self, x: Tensor, logits: Tensor) -> None:
         """Show the source model a few images; evenly spread, another place in each batch."""
@@ -215,13 +257,14 @@ class Supervisor:
             return
         self.owed -= k
         places = (torch.arange(k, device=x.device) * (len(x) // k) + self.batch) % len(x)
-        source = self.learner.source_forward(x[places])
-        self.monitor.add_pair(logits[places], source, entire=False)
+        self.monitor.add_changed(logits[places], self.learner.source_forward(x[places]))
 
-    def _accept(self, health: Health, snapshot: dict[str, Any] | None) -> None:
-        if not health.finite:
-            return
+    def _accept(self, health: Health) -> None:
         new = self.monitor.level()
+        if self.measures_only:  # a reference beside the records, from all batches
+            new = (health.entropy / self.monitor.unit, health.marginal_entropy / self.monitor.unit)
+        if not health.finite or new is None:
+            return
         if self.normal is not None:
             old = self.normal
             new = (0.9 * old[0] + 0.1 * new[0], 0.9 * old[1] + 0.1 * new[1])
@@ -229,70 +272,72 @@ class Supervisor:
         self.calm += 1
         if self.calm % FORGIVEN == 0:
             self.strikes = max(0, self.strikes - 1)
-        due = not self.ring or self.calm % self.guard.every == 0
-        keeps = self.guard.policy == "rollback" and not self.monitor.compared.rows
-        if snapshot is not None and due and keeps:
-            self.ring = [*self.ring, snapshot][-self.guard.keep :]
 
     # ---- after harm --------------------------------------------------------------------------
 
-    def _recover(self, x: Tensor, harm: Harm, source: Tensor | None) -> Tensor:
-        """Go to a state that can be trusted; its logits, or the source model's."""
-        source = self.learner.source_forward(x) if source is None else source
-        logits = self._trusted_logits(x, harm, source)
-        self.monitor.compared.rows.clear()
-        self.monitor.own.rows.clear()
-        self.calm, self.trial = 0, max(self.trial, 2 * self.guard.window)
-        if harm.kind != "not finite":
-            self.strikes += 1
-        done = DONE[self.guard.policy] + self._learn_or_pause()
-        if logits is None:
+    def _recover(self, beside: References, harm: Harm) -> Tensor:
+        """Go to a state that can be trusted; its logits, or a reference's."""
+        self.monitor.learning.clear()
+        self.monitor.own.clear()
+        self.calm, self.trial = 0, max(self.trial, self.guard.window)
+        if harm.kind == "not finite":
+            self._warn(harm, DONE["skip"])
+            return self._finite_logits(beside)
+        if harm.kind == "statistics":
+            self.learner.start_over()
+            self.ring.clear()
+            self.monitor.statistics.clear()
             self.mode, self.until = Mode.SOURCE, None
-            self.monitor.compared.size = self.proof
+            self.trial = self.proof
             self.proof *= 2  # each time it takes twice the evidence to come back
-            done += "; the source model predicts until adaptation can be trusted"
+            self._warn(harm, "the source model predicts until adaptation can be trusted")
+            return beside.source
+        self.strikes += 1
+        logits = self._trusted_logits(beside)
+        done = DONE[self.guard.policy] + self._learn_or_pause()
         self._warn(harm, done)
-        return source if logits is None else logits
+        return beside.unlearned if self.mode is Mode.UNLEARNED else logits
+
+    def _finite_logits(self, beside: References) -> Tensor:
+        """Of the state before the update, which is back; else of a reference."""
+        logits = self.learner.current(beside.x)
+        for other in ("unlearned", "source"):
+            if not bool(logits.isfinite().all()):
+                logits = getattr(beside, other)
+        return logits
 
     def _learn_or_pause(self) -> str:
         """Learn on, or pause after repeated harm; in words."""
         over = self.strikes - self.guard.strikes
         if over < 0:
-            self.mode, self.until = Mode.LEARNING, None
+            self.mode, self.until = Mode.LEARNED, None
             return ""
-        self.mode = Mode.PAUSED
+        self.mode = Mode.UNLEARNED
+        self.learner.start_over()
+        self.ring.clear()
         if over >= self.guard.strikes:
             self.until = None
             return "; learning stops until a reset"
         self.until = self.batch + 1 + self.guard.pause * 2**over
         return "; learning stops for a while"
 
-    def _trusted_logits(self, x: Tensor, harm: Harm, source: Tensor) -> Tensor | None:
-        """Logits of the first state that does well on this batch; None if there is none."""
-        for _ in self._earlier_states(harm):
-            logits = self.learner.current(x)
-            if not bool(logits.isfinite().all()):
-                continue
-            if len(x) < FEW:  # too few to judge: trust it if it was the update that went wrong
-                well = harm.kind in ("not finite", "drift")
-            else:
-                well = judge(compare(logits, source), self.guard) is None
-            if well:
+    def _trusted_logits(self, beside: References) -> Tensor:
+        """Logits of the first earlier state that does well on this batch."""
+        for _ in self._earlier_states():
+            logits = self.learner.current(beside.x)
+            if judge_learning(compare(logits, beside.unlearned), self.guard) is None:
                 return logits
-        return None
+        return beside.unlearned
 
-    def _earlier_states(self, harm: Harm) -> Iterator[None]:
+    def _earlier_states(self) -> Iterator[None]:
         """Put the adapter in the states to try, one after the other, the latest first."""
-        policy = self.guard.policy
-        if policy == "skip" or harm.kind == "not finite":
-            yield  # before the update: only where the update itself did the harm
-        while policy == "rollback" and self.ring:
-            self._restore(self.ring[-1])
+        if self.guard.policy == "skip":  # before the update
             yield
-            self.ring.pop()
-        if policy != "skip":
-            self.learner.start_over()
+            return
+        while self.guard.policy == "rollback" and self.ring:
+            self._restore(self.ring.pop())
             yield
+        self.learner.start_over()
 
     def _restore(self, snapshot: dict[str, Any] | None) -> None:
         if snapshot is not None:

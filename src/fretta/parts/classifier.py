@@ -266,6 +266,18 @@ class Classifier:
         they come back bit for bit; buffers and random numbers that a forward moves are put back.
         """
         switched = [layer for layer in self.batch_norms if layer.training]
+        with self.with_initial_parameters():
+            try:
+                for layer in switched:
+                    layer.training = False  # running statistics, which never move here
+                yield
+            finally:
+                for layer in switched:
+                    layer.training = True
+
+    @contextmanager
+    def with_initial_parameters(self) -> Iterator[None]:
+        """As `as_source`, but batch norms use the statistics that the method chose."""
         now = {name: parameter.data for name, parameter in self.adapted.items()}
         moved = self.moved_buffers()
         with undisturbed(self.device):
@@ -273,12 +285,8 @@ class Classifier:
                 for name, parameter in self.adapted.items():
                     parameter.data = self.origin[name]
                 self.load_buffers({})
-                for layer in switched:
-                    layer.training = False  # running statistics, which never move here
                 yield
             finally:
-                for layer in switched:
-                    layer.training = True
                 for name, parameter in self.adapted.items():
                     parameter.data = now[name]
                 self.load_buffers(moved)
