@@ -23,7 +23,7 @@ class Guard:
     """
 
     policy: str = "rollback"
-    max_cost: float = 0.15  # harm: learning overturns so much belief of the model without it, as a
+    max_cost: float = 0.2  # harm: learning overturns so much belief of the model without it, as a
     # share of that model's doubt
     errors: float = 2.5  # harm: statistics lose against the source model by so many standard errors
     max_drift: float = 0.5  # harm: ‖θ - θ_0‖ / ‖θ_0‖ above this

@@ -165,7 +165,6 @@ class Supervisor:
         seen = add_pair(self.monitor.statistics, unlearned, source)
         self.trial -= len(x)
         if seen is not None and self.trial <= 0 and trusted_again(seen):
-            self.monitor.statistics.clear()
             self.trial = self.guard.window
             self._learn_or_pause()
         reason = "the source model predicts until adaptation can be trusted"
