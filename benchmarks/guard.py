@@ -25,7 +25,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -203,7 +203,7 @@ def healthy(
     stream: list[tuple[Tensor, Tensor]],
     source: list[Tensor],
     policy: str,
-    methods: tuple[str, ...] = ("bn", *LR, "tsd", "sar"),
+    methods: Sequence[str],
 ) -> list[dict[str, Any]]:
     rows = []
     for method in methods:
@@ -311,7 +311,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2 seeds")
     parser.add_argument("--policy", default="rollback")
-    parser.add_argument("--methods", default=",".join(LR), help="of the collapsing streams")
+    parser.add_argument("--methods", help="default: all that the streams are for")
     parser.add_argument("--collapsing", action="store_true", help="not the healthy streams")
     parser.add_argument("--kind", action="append", help="only these streams")
     parser.add_argument("--healthy", action="store_true", help="only the healthy streams")
@@ -338,22 +338,24 @@ def main() -> None:
             f" | {options.policy}: the same | batches acted on"
         )
         kinds = [k for k in KINDS if not options.kind or k.name in options.kind]
-        methods = options.methods.split(",")
+        methods = options.methods.split(",") if options.methods else list(LR)
         result["laboratory"] = laboratory(world, seeds, kinds, methods, options.policy)
     if not (options.kind or options.collapsing):
         print("\nhealthy      method  without  with (difference)  batches acted on")
         rows = []
+        policy = options.policy
+        methods = options.methods.split(",") if options.methods else ["bn", *LR, "tsd", "sar"]
         for batch in (64, 16):
-            stream = digits_stream(world, batch, 0)
-            rows += healthy(f"digits {batch}", world.model, stream, world.source, options.policy)
+            stream, title = digits_stream(world, batch, 0), f"digits {batch}"
+            rows += healthy(title, world.model, stream, world.source, policy, methods)
         for number, name in enumerate(world.names):  # each corruption as a stream of its own
             stream = digits_stream(world, 64, 0, [number])
-            rows += healthy(name, world.model, stream, world.source, options.policy, ("g-fret",))
+            rows += healthy(name, world.model, stream, world.source, policy, ("g-fret",))
         if os.environ.get("FRETTA_DATA"):
             case = open_benchmark("cifar10", corruption="all", severity=5)
             items = case.items(case.stream(batch_size=64, seed=0, limit=options.cifar_images))
             stream, source = [(i.x, i.y) for i in items], source_images("cifar10", 512)
-            rows += healthy("cifar10-c 64", case.net, stream, source, options.policy)
+            rows += healthy("cifar10-c 64", case.net, stream, source, policy, methods)
         result["healthy"] = rows
     result["seconds"] = round(time.time() - begin, 1)
     print(f"\n{result['seconds']} s")

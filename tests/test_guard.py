@@ -313,7 +313,9 @@ def test_one_class_at_a_time_is_left_to_the_source_model(digits: Digits) -> None
     alone, source, _ = digits.run(fretta.adapt(digits.model, "tent"), 1, 16, 320, by_class=True)
     assert alone < source - 0.2
     a = fretta.adapt(digits.model, "tent", guard="rollback")
-    with pytest.warns(FrettaWarning, match="batch statistics make predictions less certain") as shown:
+    with pytest.warns(
+        FrettaWarning, match="batch statistics make predictions less certain"
+    ) as shown:
         guarded, _, _ = digits.run(a, 1, 16, 320, by_class=True)
     assert len(shown) == 1  # one warning, not one per batch
     assert guarded >= source - 0.01

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from .guard import Guard
 
 FEW = 16  # images; fewer prove nothing
+SMALL = 0.03  # in probability; a smaller loss by statistics is none
 MANY = 64  # images on which a source model may be called lost
 
 
@@ -65,8 +66,8 @@ def learning_in_doubt(seen: Comparison, guard: Guard) -> bool:
 
 def judge_statistics(seen: Comparison, guard: Guard) -> Harm | None:
     """The model without learning beside the source model."""
-    net = seen.gain - seen.cost
-    if seen.images < FEW or net >= -guard.errors * seen.net_error or source_lost(seen):
+    net, least = seen.gain - seen.cost, max(SMALL, guard.errors * seen.net_error)
+    if seen.images < FEW or net >= -least or source_lost(seen):
         return None
     return Harm(
         "statistics",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import warn
-from ..method import Method
-from ..parts.classifier import Classifier
 from ..state import capture, copy_value, restore_snapshot, take_snapshot
 from .guard import Guard
 from .health import Health
@@ -26,6 +24,7 @@ from .judge import (
     trusted_again,
 )
 from .monitor import Monitor, add_pair, compare, flat, measure
+from .references import Learner, References
 
 MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked
 FORGIVEN = 64  # good batches in a row that take back a strike
@@ -44,42 +43,6 @@ class Mode(StrEnum):
     SOURCE = "source"  # the statistics do harm: the source model
 
 
-class Learner(Protocol):
-    """What the supervisor needs of an adapter."""
-
-    model: Classifier
-    method: Method
-    head_input: Tensor | None  # what entered the head in the last forward
-
-    def learn(self, x: Tensor) -> Tensor: ...  # predict and adapt
-    def current(self, x: Tensor) -> Tensor: ...  # predict only
-    def unlearned_forward(self, x: Tensor) -> Tensor: ...  # the statistics, without learning
-    def source_forward(self, x: Tensor) -> Tensor: ...
-    def start_over(self) -> None: ...  # model and method in their initial state
-
-
-@dataclass
-class References:
-    """Logits of a batch, each computed when it is first asked for."""
-
-    learner: Learner
-    x: Tensor
-    _unlearned: Tensor | None = None
-    _source: Tensor | None = None
-
-    @property
-    def unlearned(self) -> Tensor:
-        if self._unlearned is None:
-            self._unlearned = self.learner.unlearned_forward(self.x)
-        return self._unlearned
-
-    @property
-    def source(self) -> Tensor:
-        if self._source is None:
-            self._source = self.learner.source_forward(self.x)
-        return self._source
-
-
 class Supervisor:
     """Runs the batches of an adapter, measures its health, and acts by the policy of a guard.
 
@@ -95,6 +58,7 @@ class Supervisor:
         self.acts = self.guard.policy != "warn"
         self.origin = flat(learner.model.origin.values())
         self.learns = bool(learner.model.adapted)
+        self.keeps = self.learns and self.guard.policy == "rollback"
         self.has_statistics = bool(learner.model.batch_norms) and learner.method.adapts
         self.warned: set[str] = set()  # kinds of harm
         self.reset()
@@ -107,7 +71,8 @@ class Supervisor:
         self.calm = 0  # good batches in a row
         self.trial = self.guard.window  # images that the references have still to see in full
         self.proof = self.guard.window // 2  # images on which to do no worse, to come back
-        self.owed = 0.0  # batches (without a guard: images) the references have still to see
+        self.gap, self.next = 1, 0  # batches between two that the references see, and the next one
+        self.owed = 0.0  # images the source model has still to see, without a guard
         self.normal: tuple[float, float] | None = None  # running entropy and marginal, of ln C
         self.monitor = Monitor(self.guard, self.classes)
         self.ring: list[dict[str, Any]] = []  # snapshots of good states, the newest last
@@ -202,25 +167,25 @@ class Supervisor:
             moved = f"the parameters moved {health.drift:.2f} of their norm"
             return Harm("drift", f"{moved} from the source model's")
         self.monitor.add_own(health, mean)
-        self.owed += self.guard.sample
-        due = self.owed >= 1
-        self.owed -= due
+        due = self.batch >= self.next
+        if due:
+            self.gap = min(2 * self.gap, round(1 / self.guard.sample))
+            self.next = self.batch + self.gap
         if not (due or self.trial > 0 or self._moved()):
             return None
         self.trial = max(0, self.trial - len(beside.x))
         harm, doubt = self._compare(logits, beside)
         if doubt and harm is None:
             self.trial = max(self.trial, 1)  # look again at the next batch
-        elif harm is None and snapshot is not None and (due or not self.ring):
-            if self.guard.policy == "rollback" and self.learns:
-                self.ring = [*self.ring, snapshot][-self.guard.keep :]
+        elif harm is None and self.keeps and snapshot is not None and (due or not self.ring):
+            self.ring = [*self.ring, snapshot][-self.guard.keep :]
         return harm
 
     def _compare(self, logits: Tensor, beside: References) -> tuple[Harm | None, bool]:
         """Beside both references: harm, and whether there is doubt."""
         guard, monitor, doubt = self.guard, self.monitor, False
         if self.mode is not Mode.LEARNED or not self.learns:
-            beside._unlearned = logits
+            beside.unlearned = logits
         monitor.add_changed(logits, beside.source)
         if self.has_statistics:
             seen = add_pair(monitor.statistics, beside.unlearned, beside.source)
@@ -230,7 +195,7 @@ class Supervisor:
                     return harm, True
                 doubt = statistics_in_doubt(seen)
         else:
-            beside._unlearned = beside.source
+            beside.unlearned = beside.source
         if self.mode is Mode.LEARNED and self.learns:
             seen = add_pair(monitor.learning, logits, beside.unlearned)
             if seen is not None:
@@ -279,6 +244,7 @@ class Supervisor:
         self.monitor.learning.clear()
         self.monitor.own.clear()
         self.calm, self.trial = 0, max(self.trial, self.guard.window)
+        self.gap, self.next = 1, self.batch + 1
         if harm.kind == "not finite":
             self._warn(harm, DONE["skip"])
             return self._finite_logits(beside)
@@ -351,7 +317,7 @@ class Supervisor:
 
     # ---- state -------------------------------------------------------------------------------
 
-    PLAIN = ("batch", "until", "strikes", "calm", "trial", "proof", "owed", "normal")
+    PLAIN = ("batch", "until", "strikes", "calm", "trial", "proof", "gap", "next", "owed", "normal")
 
     def state_dict(self) -> dict[str, Any]:
         return {
