@@ -59,6 +59,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "guard-laboratory": guards.laboratory_table,
     "guard-fresh": guards.fresh_table,
     "guard-healthy": guards.healthy_table,
+    "guard-decay": guards.decay_table,
     "guard-cost": guards.cost_table,
     "speed": speed.speed_text,
     "steps": speed.steps_table,

@@ -54,6 +54,19 @@ def _acted(rows: list[dict[str, Any]]) -> str:
     return "/".join(str(sum(r[k] for r in rows)) for k in ("acted", "batches"))
 
 
+DECAYING = ("tsd",)
+
+
+def decay_table(evidence: Evidence) -> str:
+    """Guarded beside test BN, as far as the runs went."""
+    rows = []
+    for method in DECAYING:
+        for row in evidence.benchmark(f"guard-decay-{method}")["decay"]:
+            rows.append([method, row["corruption"], f"{row['bn']:.1f}", f"{row['rollback']:.1f}"])
+            rows[-1].append(_acted([row]))
+    return markdown(["method", "corruption", "bn", "with guard", "batches acted on"], rows)
+
+
 def cost_table(evidence: Evidence) -> str:
     found = evidence.benchmark("guard-cost")
     rows = [

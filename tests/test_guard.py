@@ -113,9 +113,9 @@ def test_a_poisoned_batch_leaves_no_trace(
 @gradient_method
 def test_rollback_and_reset(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last good state, and to the initial one."""
-    a = adapter(key, Guard("rollback", sample=1 / 3, keep=2, **LAX))
+    a = adapter(key, Guard("rollback", sample=1.0, keep=2, **LAX))
     b = adapter(key, Guard("reset", **LAX))
-    stream = batches(*[8] * 9)
+    stream = batches(*[32] * 5)  # two are 64 images: a snapshot at every other one
     a.predict(stream[0]), b.predict(stream[0])
     states = []
     for x in stream:
@@ -253,7 +253,8 @@ def test_verdicts_on_statistics(
     found = judge_statistics(seen, Guard())
     assert (found is not None and found.kind == "statistics") == harm
     assert source_lost(seen) == lost
-    assert trusted_again(seen) != harm
+    assert not (harm and trusted_again(seen, Guard()))
+    assert trusted_again(seen, Guard()) or harm or mine == source
 
 
 # ---- real streams ------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from .guard import Guard
 
 FEW = 16  # images; fewer prove nothing
 SMALL = 0.03  # in probability; a smaller loss by statistics is none
-MANY = 64  # images on which a source model may be called lost
+MANY = 64  # images of one look, and on which a source model may be called lost
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def statistics_in_doubt(seen: Comparison) -> bool:
     return seen.gain - seen.cost < -seen.net_error and not source_lost(seen)
 
 
-def trusted_again(seen: Comparison) -> bool:
-    """To come back from the source model."""
-    return seen.gain >= seen.cost or source_lost(seen)
+def trusted_again(seen: Comparison, guard: Guard) -> bool:
+    """To come back from the source model: as clearly better as harm is clearly worse."""
+    return seen.gain - seen.cost > guard.errors * seen.net_error or source_lost(seen)
 
 
 def source_lost(seen: Comparison) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ from .guard import Guard
 from .health import Health
 from .judge import (
     FEW,
+    MANY,
     Harm,
     judge_learning,
     judge_statistics,
@@ -129,7 +131,7 @@ class Supervisor:
         self.monitor.add_changed(unlearned, source)
         seen = add_pair(self.monitor.statistics, unlearned, source)
         self.trial -= len(x)
-        if seen is not None and self.trial <= 0 and trusted_again(seen):
+        if seen is not None and self.trial <= 0 and trusted_again(seen, self.guard):
             self.trial = self.guard.window
             self._learn_or_pause()
         reason = "the source model predicts until adaptation can be trusted"
@@ -169,8 +171,7 @@ class Supervisor:
         self.monitor.add_own(health, mean)
         due = self.batch >= self.next
         if due:
-            self.gap = min(2 * self.gap, round(1 / self.guard.sample))
-            self.next = self.batch + self.gap
+            self._look_again(len(beside.x))
         if not (due or self.trial > 0 or self._moved()):
             return None
         self.trial = max(0, self.trial - len(beside.x))
@@ -180,6 +181,14 @@ class Supervisor:
         elif harm is None and self.keeps and snapshot is not None and (due or not self.ring):
             self.ring = [*self.ring, snapshot][-self.guard.keep :]
         return harm
+
+    def _look_again(self, size: int) -> None:
+        """At so many images from here, and then after twice as many batches as the last time."""
+        if self.gap > 1:
+            self.monitor.learning.clear()  # it was another model
+        self.gap = min(2 * self.gap, round(1 / self.guard.sample))
+        self.next = self.batch + self.gap * math.ceil(MANY / size)
+        self.trial = max(self.trial, MANY)
 
     def _compare(self, logits: Tensor, beside: References) -> tuple[Harm | None, bool]:
         """Beside both references: harm, and whether there is doubt."""
