@@ -1,8 +1,9 @@
 #!/bin/sh
-# What docs/performance.md, docs/guard.md and docs/estimate.md show, as JSON. The guard and the estimate want
+# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/diagnose.md show, as JSON. The guard and the estimate want
+# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/auto.md show, as JSON. All but speed want
 # FRETTA_DATA; speed wants a machine with nothing else to do.
 #
-#     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate]
+#     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate|streams]
 set -eu
 out=${1:?a folder for the results}
 what=${2:-all}
@@ -32,5 +33,11 @@ esac
 case $what in estimate | all)
     python "$here/estimate.py" --raw raw --out "$out/estimate.json"
     python "$here/uneven.py" --raw raw/uneven --out "$out/uneven.json"
+    python "$here/diagnose.py" --out "$out/diagnose.json"
+    python "$here/diagnose.py" --data pacs --out "$out/diagnose-pacs.json"
+    ;;
+esac
+case $what in streams | all)
+    python "$here/streams.py" --jobs "${JOBS:-2}" --records "$out/streams.jsonl"
     ;;
 esac

@@ -17,13 +17,22 @@ from pathlib import Path
 from fretta.experiment.store import Store
 from fretta.experiment.tune import Rule
 
-from . import estimates, guards, pages, speed, tables, tuning
+from . import estimates, guards, pages, speed, streams, tables, tuning
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
 HERE = Path(__file__).resolve().parent
 BLOCK = re.compile(r"(<!-- evidence: ([\w-]+) -->\n).*?(<!-- /evidence -->)", re.DOTALL)
-PAGES = ("evidence", "tuning", "analysis", "source-models", "estimate", "guard", "performance")
+PAGES = (
+    "evidence",
+    "tuning",
+    "analysis",
+    "source-models",
+    "estimate",
+    "guard",
+    "performance",
+    "auto",
+)
 FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
 
@@ -61,6 +70,10 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "guard-healthy": guards.healthy_table,
     "guard-decay": guards.decay_table,
     "guard-cost": guards.cost_table,
+    "streams": streams.streams_table,
+    "streams-thresholds": streams.thresholds_table,
+    "streams-recipes": streams.recipes_table,
+    "streams-provenance": streams.provenance_text,
     "speed": speed.speed_text,
     "steps": speed.steps_table,
     "steps-contiguous": speed.contiguous_table,

@@ -106,6 +106,11 @@ class Evidence:
         content: dict[str, Any] = json.loads(text)
         return content
 
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The same, of a script that writes a line for each run."""
+        path = self.folder / "benchmarks" / f"{name}.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
     def trial(self, suite: str, method: str, **wanted: Any) -> list[Record]:
         """Trials of a method on a suite; `wanted` are settings, or `limit`, `tuning`, `domains`."""
         return [

@@ -29,6 +29,7 @@ LAYERS = [
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
+    ["diagnosis"],
     ["cli"],
     ["__main__"],
 ]
@@ -66,7 +67,8 @@ def test_public_names_are_all() -> None:
     with pytest.raises(AttributeError, match="no attribute 'adapter_'"):
         _ = fretta.adapter_
     assert fretta.list_methods() == [
-        *("bn", "eata", "eta", "g-fret", "s-fret", "sar", "source", "tea", "tent", "tipi", "tsd")
+        *("auto", "bn", "eata", "eta", "g-fret", "s-fret", "sar", "source", "stein", "tea"),
+        *("tent", "tipi", "tsd"),
     ]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from .adapter import Adapter
     from .api import adapt
+    from .diagnosis import diagnose
     from .experiment.evaluation import evaluate
     from .experiment.results import load_results
     from .guard import Guard, Health
@@ -49,6 +50,7 @@ __all__ = [
     "compat",
     "corruptions",
     "data",
+    "diagnose",
     "errors",
     "estimate",
     "evaluate",
@@ -73,6 +75,7 @@ _HOME = {
     "Method": ".method",
     "Need": ".method",
     "adapt": ".api",
+    "diagnose": ".diagnosis",
     "evaluate": ".experiment.evaluation",
     "list_methods": ".methods",
     "load_results": ".experiment.results",

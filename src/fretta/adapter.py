@@ -142,6 +142,9 @@ class Adapter(nn.Module):
 
     def learn(self, x: Tensor) -> Tensor:
         """The step itself, without checks and supervision."""
+        if self.model.statistics is not None and not self.method.settles:
+            with torch.no_grad():
+                self.model.settle(x)
         for _ in range(self.method.steps):
             with self._capturing() as box, torch.inference_mode(not self.method.gradient):
                 logits = self.method.step(self.model, x)
@@ -204,7 +207,7 @@ class Adapter(nn.Module):
         """Model and method in their initial state; what the guard knows stays."""
         with torch.inference_mode(False):
             self.model.restore()
-            self.method.start(self.model)
+            self._start(self.method)
 
     def _ready_batch(self, x: Tensor) -> Tensor:
         x = checked_batch(x, self.model)
@@ -289,6 +292,7 @@ class Adapter(nn.Module):
 
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
+        A method that mixes two models (stein, auto) exports the one with the greater weight.
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")
@@ -298,7 +302,8 @@ class Adapter(nn.Module):
                 f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
                 " batches, or None"
             )
-        share = 1.0 if self.safe else self.method.batch_share
+        from_source = self.safe or self.method.believes_source
+        share = 1.0 if from_source else self.method.batch_share
         if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
@@ -312,7 +317,7 @@ class Adapter(nn.Module):
         with torch.inference_mode(False), torch.no_grad():
             return plain_copy(
                 self.model,
-                source=self.safe,
+                source=from_source,
                 alpha=share,
                 images=None if images is None else source_batches(images, self.model),
                 forward=lambda x: self.method.forward(self.model, x),
@@ -352,14 +357,24 @@ class Adapter(nn.Module):
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
         method = self.method.resolved(classes)
         method.configure(self.model)
+        if method.statistics is not None or method.published_statistics != "batch":
+            kind = (
+                method.statistics if method.statistics is not None else method.published_statistics
+            )
+            self.model.set_statistics(kind, classes)
         if self.compute.compile is not None:
             compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
         self.model.remember()
         if source is not None:
             with torch.enable_grad():
                 method.fit(self.model, source)
-        method.start(self.model)
+        self._start(method)
         self.method, self.classes = method, classes
+
+    def _start(self, method: Method) -> None:
+        method.start(self.model)
+        if self.model.statistics is not None:
+            vars(method)["batch_norm"] = self.model.statistics  # running state like any other
 
     # ---- facts -------------------------------------------------------------------------------
 
@@ -414,7 +429,7 @@ class Adapter(nn.Module):
             self.model.apply_to_initial(fn)
             if state is not None:
                 self._supervisor = None
-                self.method.start(self.model)
+                self._start(self.method)
                 self._load(state)
         return self
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,8 @@ def plain_copy(
     measured = None
     if images is not None and tested and not source:
         measured = _statistics(model, tested, images, forward)
-    net = _copy(model.net)
+    with model.statistics.as_source() if source and model.statistics else nullcontext():
+        net = _copy(model.net)
     if source:
         parameters = dict(net.named_parameters(remove_duplicate=False))
         put_back({name: parameters[name] for name in model.adapted}, model.origin)

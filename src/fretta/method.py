@@ -21,6 +21,8 @@ from .parts.optim import OPTIMIZERS, OptimizerName, build_optimizer, descend, no
 
 Timing = Literal["before", "after"]
 
+STATISTICS = ("source", "batch", "moving", "adaptive")  # or a share of the batch
+
 AUTO: Any = None  # default of a field that `implied` fills once the model is known
 
 
@@ -67,11 +69,14 @@ class Method:
     adapts: ClassVar[bool] = True  # False: predictions are those of the source model
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
+    published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
+    settles: ClassVar[bool] = False  # step calls model.settle by itself
 
     steps: int = 1
     episodic: bool = False
     predict: Timing | None = None
     reset_every: int | None = None
+    statistics: str | float | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
         """Values for the fields left at None."""
@@ -86,11 +91,21 @@ class Method:
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
         every = self.reset_every
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
+        self._check_statistics()
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
             raise ConfigError(
                 f"{self.key}: variant {variant!r} is unknown; choose from"
                 f" {', '.join(self.variants)}"
+            )
+
+    def _check_statistics(self) -> None:
+        value: Any = self.statistics
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not (0 <= value <= 1 if number else value in (None, *STATISTICS)):
+            raise ConfigError(
+                f"{self.key}: statistics={value!r} is unknown; choose from {', '.join(STATISTICS)},"
+                " or give the share of the batch, a number in [0, 1]"
             )
 
     def require(self, good: bool, *names: str, wanted: str) -> None:
@@ -127,6 +142,11 @@ class Method:
         None where `forward` does more than one forward of the model.
         """
         return 1.0 if type(self).forward is Method.forward else None
+
+    @property
+    def believes_source(self) -> bool:
+        """Whether predictions are rather the source model's than the adapted one's."""
+        return False
 
     # ---- fields as plain data -------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ def test_orders_of_a_data_set(cifar10c: Path) -> None:
     [
         ("continual", {"concentration": 1.0}, "without 'correlated'"),
         ("continual", {"imbalance": 1.0}, "without 'long-tailed'"),
+        ("continual", {"share": 0.5}, "without 'dominant'"),
         ("single-sample", {"batch_size": 4}, "batches of 1"),
         ("continual", {"errors": "ignore"}, "errors='ignore'"),
         ("continual", {"workers": -1}, "workers=-1"),

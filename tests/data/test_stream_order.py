@@ -10,6 +10,7 @@ import pytest
 from fretta.data.order import (
     Order,
     Schedule,
+    by_class,
     correlated,
     limited,
     long_tail,
@@ -17,6 +18,7 @@ from fretta.data.order import (
     random_state,
     schedule,
     visits,
+    with_dominant,
 )
 from fretta.errors import ConfigError
 
@@ -38,7 +40,9 @@ def test_parse() -> None:
     assert str(Order.parse("mixed + correlated+single_sample")) == "mixed+correlated+single-sample"
     assert str(Order.parse("long-tailed")) == "continual+long-tailed"
     assert Order.parse(["independent", "correlated"]) == Order("independent", correlated=True)
-    for wrong in ("random", "continual+mixed", "correlated+correlated", ""):
+    assert str(Order.parse("dominant+sorted+mixed")) == "mixed+sorted+dominant"
+    pairs_of_a_kind = ("correlated+sorted", "long-tailed+dominant")
+    for wrong in ("random", "continual+mixed", "correlated+correlated", "", *pairs_of_a_kind):
         with pytest.raises(ConfigError, match="order"):
             Order.parse(wrong)
 
@@ -60,7 +64,8 @@ def test_domains_come_in_turn_and_batches_do_not_cross_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", ["continual", "mixed", "continual+correlated", "mixed+long-tailed"]
+    "order",
+    ["continual", "mixed", "continual+correlated", "mixed+long-tailed", "sorted", "dominant"],
 )
 def test_the_seed_changes_the_order_and_nothing_else(order: str) -> None:
     labels = {"a": np.arange(60) % 3, "b": np.arange(30) % 3}
@@ -103,6 +108,41 @@ def test_correlated_goes_from_sorted_to_shuffled() -> None:
             assert sorted(order.tolist()) == list(range(len(few)))
     many = correlated(np.arange(9) % 3, 0.5, random_state(2), slots=50)
     assert sorted(many.tolist()) == list(range(9))
+
+
+def test_sorted_brings_class_after_class() -> None:
+    labels = np.arange(60) % 4
+    orders = [by_class(labels, random_state(seed)) for seed in range(8)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(60))
+        assert (np.diff(labels[order]) != 0).sum() == 3  # one stretch for each class
+        assert order[:15].tolist() != sorted(order[:15])
+    assert len({int(labels[order[0]]) for order in orders}) > 1  # classes in random order
+    found = arranged("continual+sorted", {"a": labels, "b": labels}, batch_size=15)
+    assert all(len(set(labels[found.batch(n)[1]])) == 1 for n in range(len(found)))
+    heads = labels[found.index[::15]]
+    assert heads[:4].tolist() != heads[4:].tolist()  # each domain has an order of its own
+
+
+def test_a_dominant_class_has_its_share() -> None:
+    labels = np.arange(1000) % 10
+    kept = with_dominant(labels, 3, 0.5, 100)
+    counts = np.bincount(labels[kept], minlength=10)
+    assert counts[3] == 50
+    assert set(np.delete(counts, 3)) == {6}  # 50 / 9, rounded
+    assert kept.tolist() == sorted(set(kept.tolist()))
+    # without a limit as many as the class allows: 100 / 0.8 = 125
+    assert np.bincount(labels[with_dominant(labels, 0, 0.8)]).tolist() == [100] + [3] * 9
+    few = np.array([0] * 10 + [1] * 10 + [2])  # 10 / 0.5 = 20, of which class 2 has one
+    assert np.bincount(few[with_dominant(few, 0, 0.5)]).tolist() == [10, 5, 1]
+    found = arranged("dominant", {"a": labels, "b": labels}, dominant=7, share=0.7, limit=100)
+    for domain in range(2):
+        own = labels[found.index[found.domain == domain]]
+        assert (own == 7).sum() == 70
+    for wrong in ({"share": 0.0}, {"share": 1}, {"dominant": -1}, {"dominant": 10}, {"limit": 0}):
+        (option,) = wrong
+        with pytest.raises(ConfigError, match=f"{option}="):
+            arranged("dominant", {"a": labels}, **wrong)
 
 
 def test_gradual_goes_up_and_down() -> None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 import typer
 
 from ..errors import FrettaError
-from . import adapt, analyze, compare, data, models, report, run
+from . import adapt, analyze, compare, data, diagnose, models, report, run
 from .app import Commands, app, print_error
 from .messages import name_options, print_warnings_in_one_line
 from .options import with_options
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": run.tune,
     "evaluate": run.evaluate,
     "results": report.results,
+    "diagnose": diagnose.diagnose,
     "adapt": adapt.adapt,
     "compare": compare.compare,
     "report": report.report,

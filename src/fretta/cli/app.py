@@ -25,7 +25,7 @@ _LOST = "nothing was kept"
 AFTER_INTERRUPT = {
     **dict.fromkeys(("run", "tune", "evaluate", "demo", "sensitivity", "corrupt"), _KEPT),
     **dict.fromkeys(("train", "adapt"), _RESUME),
-    **dict.fromkeys(("redundancy", "mechanism", "tsne", "compare"), _LOST),
+    **dict.fromkeys(("redundancy", "mechanism", "tsne", "compare", "diagnose"), _LOST),
 }
 
 

@@ -108,8 +108,8 @@ class DataOptions:
     data: Annotated[
         str,
         typer.Option(
-            help="A data set (pacs, digits, ...) or a folder of class folders; compare: also any"
-            " folder of images, or a file with a path per line."
+            help="A data set (pacs, digits, ...) or a folder of class folders; compare, diagnose:"
+            " also any folder of images, or a file with a path per line."
         ),
     ]
     root: Annotated[Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")] = (

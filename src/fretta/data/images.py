@@ -47,6 +47,16 @@ def decode(path: str, decoding: Decoding, notes: list[str] | None = None) -> NDA
         raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
 
 
+def size_on_disk(path: str) -> tuple[int, int] | None:
+    """Width and height by the header of a file; None where there is no telling."""
+    pillow = _pillow()
+    try:
+        with pillow.open(path) as image:
+            return image.size  # type: ignore[no-any-return]
+    except (*_BROKEN, pillow.DecompressionBombError):
+        return None
+
+
 def _rgb(image: Image.Image, decoding: Decoding) -> Image.Image:
     if decoding.exif:
         from PIL import ImageOps

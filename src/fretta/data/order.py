@@ -7,7 +7,9 @@ An order is one arrangement of the domains and any number of modifiers, joined b
                   mixed         all domains shuffled into each other
                   gradual       per corruption, severity up and down again: 1 2 3 4 5 4 3 2 1
     modifiers     correlated    neighbors tend to share their class (Dirichlet)
+                  sorted        class after class, the classes in random order
                   long-tailed   class c keeps int(n·IF^(−c/(C−1))) of its images
+                  dominant      one class makes up a share of the images, the others are even
                   single-sample batches of one
 
 "mixed+correlated+single-sample" is a valid order. Random numbers come from RandomState, whose
@@ -29,9 +31,10 @@ from .domain import check_integer
 Indices = NDArray[np.int64]
 
 ARRANGEMENTS = ("continual", "independent", "mixed", "gradual")
-MODIFIERS = ("correlated", "long-tailed", "single-sample")
+MODIFIERS = ("correlated", "sorted", "long-tailed", "dominant", "single-sample")
 DEFAULT_CONCENTRATION = 0.1
 DEFAULT_IMBALANCE = 10.0
+DEFAULT_SHARE = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +62,9 @@ class Order:
 
     arrangement: str = "continual"
     correlated: bool = False
+    sorted: bool = False
     long_tailed: bool = False
+    dominant: bool = False
     single_sample: bool = False
 
     @classmethod
@@ -79,18 +84,18 @@ class Order:
                 f"order {'+'.join(words)!r} names more than one arrangement, or one word twice; "
                 f"domains can be arranged in one way only: {', '.join(ARRANGEMENTS)}"
             )
-        return cls(
-            arrangements[0] if arrangements else "continual",
-            "correlated" in words,
-            "long-tailed" in words,
-            "single-sample" in words,
-        )
+        for one, other in (("correlated", "sorted"), ("long-tailed", "dominant")):
+            if one in words and other in words:
+                raise ConfigError(
+                    f"order {'+'.join(words)!r}: {one} and {other} both decide the same; leave one"
+                    " of them out"
+                )
+        flags = (word in words for word in MODIFIERS)
+        return cls(arrangements[0] if arrangements else "continual", *flags)
 
     def __str__(self) -> str:
-        flags = (self.correlated, self.long_tailed, self.single_sample)
-        return "+".join(
-            [self.arrangement, *(m for m, on in zip(MODIFIERS, flags, strict=True) if on)]
-        )
+        on = (m for m in MODIFIERS if getattr(self, m.replace("-", "_")))
+        return "+".join([self.arrangement, *on])
 
 
 def random_state(seed: int, *words: object) -> np.random.RandomState:
@@ -161,6 +166,37 @@ def correlated(
     return np.concatenate(shuffled).astype(np.int64)
 
 
+def by_class(labels: Indices, random: np.random.RandomState) -> Indices:
+    """A permutation with one class after the other, in random order, each class shuffled."""
+    members = [np.flatnonzero(labels == c) for c in random.permutation(np.unique(labels))]
+    return np.concatenate([random.permutation(m) for m in members]).astype(np.int64)
+
+
+def with_dominant(labels: Indices, number: int, share: float, limit: int | None = None) -> Indices:
+    """Indices of a subset in which class `number` makes up `share`, the others in equal parts.
+
+    At most `limit` images, and never more than the class has images for; drawn once and for all.
+    A class that has fewer than its part keeps all.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"share={share!r}; a number between 0 and 1 is expected")
+    check_integer("dominant", number, 0)
+    present, sizes = np.unique(labels, return_counts=True)
+    if number not in present or len(present) < 2:
+        raise ConfigError(
+            f"dominant={number}: the images are of the classes {present.tolist()}; one of them is"
+            " expected, and another beside it"
+        )
+    total = int(sizes[present == number][0] / share)
+    total = total if limit is None else min(total, limit)
+    check_integer("limit", total, 1)
+    random, kept = random_state(0, "dominant", len(labels)), []
+    for label in present:
+        part = share * total if label == number else (1 - share) * total / (len(present) - 1)
+        kept.append(random.permutation(np.flatnonzero(labels == label))[: round(part)])
+    return np.sort(np.concatenate(kept)).astype(np.int64)
+
+
 def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int]:
     """Domain numbers in gradual order: each corruption's severities up, then down again."""
     groups: dict[str, list[int]] = {}
@@ -196,15 +232,20 @@ def schedule(
     concentration: float = DEFAULT_CONCENTRATION,
     slots: int | None = None,
     imbalance: float = DEFAULT_IMBALANCE,
+    dominant: int = 0,
+    share: float = DEFAULT_SHARE,
 ) -> Schedule:
     """The schedule of a stream over domains given by name and labels.
 
-    Choose images (long tail, then limit: independent of the seed), arrange the domains, shuffle
+    Choose images (by class, then limit: independent of the seed), arrange the domains, shuffle
     each visit. No batch crosses from one visit to the next; the last of a visit may be smaller.
     """
     check_integer("batch_size", batch_size, 1)
     chosen = []
     for own in labels:
+        if order.dominant:
+            chosen.append(with_dominant(own, dominant, share, limit))
+            continue
         kept = long_tail(own, classes, imbalance) if order.long_tailed else np.arange(len(own))
         chosen.append(kept[limited(len(kept), limit)])
 
@@ -212,9 +253,11 @@ def schedule(
         domain = np.concatenate([np.full(len(chosen[n]), n, dtype=np.int64) for n in numbers])
         index = np.concatenate([chosen[n] for n in numbers]).astype(np.int64)
         random = random_state(seed, order.arrangement == "mixed", *words)
+        shown = np.concatenate([labels[n][chosen[n]] for n in numbers])
         if order.correlated:
-            shown = np.concatenate([labels[n][chosen[n]] for n in numbers])
             shuffle = correlated(shown, concentration, random, slots)
+        elif order.sorted:
+            shuffle = by_class(shown, random)
         else:
             shuffle = random.permutation(len(index))
         return domain[shuffle], index[shuffle]

@@ -22,7 +22,15 @@ from .._util import atomic
 from ..errors import ConfigError, DataError, FrettaWarning
 from .datasets import open_dataset
 from .domain import Dataset, Domain, Unreadable, check_choice, check_integer
-from .order import DEFAULT_CONCENTRATION, DEFAULT_IMBALANCE, Indices, Order, Schedule, schedule
+from .order import (
+    DEFAULT_CONCENTRATION,
+    DEFAULT_IMBALANCE,
+    DEFAULT_SHARE,
+    Indices,
+    Order,
+    Schedule,
+    schedule,
+)
 from .workers import ahead
 
 INDEX_FORMAT = 1
@@ -200,13 +208,16 @@ def make_stream(
     concentration: float | None = None,
     slots: int | None = None,
     imbalance: float | None = None,
+    dominant: int | None = None,
+    share: float | None = None,
     workers: int = 0,
     errors: str = "raise",
 ) -> Stream:
     """Batches of `dataset` in an order such as "continual" or "mixed+correlated" (see order.py).
 
     batch_size: 128 by default. limit: images per domain. concentration, slots: for correlated.
-    imbalance: for long-tailed. errors: what to do with an unreadable image, "raise" or "skip".
+    imbalance: for long-tailed. dominant, share: for dominant, the number of the class and its share
+    of the images. errors: what to do with an unreadable image, "raise" or "skip".
     The seed changes the order and nothing else.
     """
     parsed = Order.parse(order)
@@ -214,6 +225,8 @@ def make_stream(
         ("concentration", concentration, parsed.correlated, "correlated"),
         ("slots", slots, parsed.correlated, "correlated"),
         ("imbalance", imbalance, parsed.long_tailed, "long-tailed"),
+        ("dominant", dominant, parsed.dominant, "dominant"),
+        ("share", share, parsed.dominant, "dominant"),
     ):
         if value is not None and not on:
             raise ConfigError(f"{option}={value} has no effect without {word!r} in the order")
@@ -229,6 +242,9 @@ def make_stream(
         options["slots"] = slots
     if parsed.long_tailed:
         options["imbalance"] = DEFAULT_IMBALANCE if imbalance is None else imbalance
+    if parsed.dominant:
+        options["dominant"] = 0 if dominant is None else dominant
+        options["share"] = DEFAULT_SHARE if share is None else share
     planned = schedule(
         parsed,
         dataset.names,

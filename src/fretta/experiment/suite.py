@@ -42,7 +42,7 @@ from .records import Job
 
 OnCase = Callable[[str, str], None]  # (name of the case, how images are preprocessed)
 PROTOCOL = {"order": "continual", "batch_size": 128, "seeds": [0]}
-ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance")
+ORDER_OPTIONS = ("limit", "domains", "concentration", "imbalance", "dominant", "share")
 KINDS: dict[Any, str] = {
     str: "a text",
     int: "a whole number",
@@ -56,8 +56,8 @@ KEYS: dict[str, dict[Any, str]] = {  # the keys of each table, by the type of th
     "suite": {str: "title about paper", dict: "protocol", list: "cases methods"},
     "protocol": {
         str: "order",
-        int: "batch_size limit",
-        float: "concentration imbalance",
+        int: "batch_size limit dominant",
+        float: "concentration imbalance share",
         list: "seeds",
         (list, str): "domains",
     },

@@ -15,12 +15,14 @@ from .._util import import_object
 from ..errors import ConfigError
 from ..method import Method
 from ..parts.compute import Compute
+from .auto import Auto
 from .bn import BN
 from .eata import EATA, ETA
 from .gfret import GFRET
 from .sar import SAR
 from .sfret import SFRET
 from .source import Source
+from .stein import Stein
 from .tea import TEA
 from .tent import Tent
 from .tipi import TIPI
@@ -42,7 +44,9 @@ __all__ = [
     "TEA",
     "TIPI",
     "TSD",
+    "Auto",
     "Source",
+    "Stein",
     "Tent",
     "build_method",
     "find_method",

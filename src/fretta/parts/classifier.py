@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -26,11 +26,13 @@ from .norm import (
     affine_names,
     contiguous_when_frozen,
     is_batch_norm,
+    mixed_statistics,
     norm_layers,
     source_statistics_for_single_values,
     use_batch_statistics,
 )
 from .random import undisturbed
+from .statistics import AdaptiveStatistics, MovingStatistics, Statistics
 
 
 class Classifier:
@@ -58,6 +60,10 @@ class Classifier:
         self.origin_buffers: dict[str, Tensor] = {}
         self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
         self.place: Any = None  # of the logits in what the model returns; None: they are that
+        self.statistics: Statistics | None = (
+            None  # of batch norms, where they move; see set_statistics
+        )
+        self.share: float | None = None  # of the batch, where statistics are a fixed mix
         self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
         if head is not None:
@@ -66,6 +72,9 @@ class Classifier:
     # ---- forward -----------------------------------------------------------------------------
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self.share is not None:
+            with mixed_statistics(self.net, self.share):
+                return self._forward(x)
         if len(x) == 1 and self.uses_batch_statistics():
             with source_statistics_for_single_values(self.net) as fallback:
                 logits = self._forward(x)
@@ -78,6 +87,32 @@ class Classifier:
                 )
             return logits
         return self._forward(x)
+
+    def settle(self, x: Tensor) -> Tensor:
+        """Logits of a batch, with batch-norm statistics that have moved along, where they do."""
+        return self(x) if self.statistics is None else self.statistics.settle(self, x)
+
+    @property
+    def changed(self) -> float:
+        """How far the domain changed with the last batch, in [0, 1], as its statistics tell."""
+        return getattr(self.statistics, "jump", 0.0)
+
+    def set_statistics(self, kind: str | float, classes: int) -> None:
+        """What batch norms use: one of STATISTICS of method.py, or a share of the batch."""
+        self.statistics, self.share = None, None
+        if kind == "batch":
+            use_batch_statistics(self.net)
+            return
+        layers = {n: m for n, m in self.net.named_modules() if is_batch_norm(m)}
+        layers = {n: m for n, m in layers.items() if m.running_mean is not None}
+        for layer in layers.values():
+            layer.training = False
+        if kind == "moving" and layers:
+            self.statistics = MovingStatistics(layers)
+        elif kind == "adaptive" and layers:
+            self.statistics = AdaptiveStatistics(layers, classes)
+        elif not isinstance(kind, str):
+            self.share = float(kind)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits)."""
@@ -240,6 +275,8 @@ class Classifier:
 
     def restore(self) -> None:
         """Back to the initial state, bit for bit."""
+        if self.statistics is not None:
+            self.statistics.reset()
         put_back(self.adapted, self.origin)
         self.load_buffers({})
 
@@ -247,6 +284,8 @@ class Classifier:
         """Do to the initial values what was done to the module (a move to another device)."""
         self.origin = {name: fn(tensor) for name, tensor in self.origin.items()}
         self.origin_buffers = {name: fn(tensor) for name, tensor in self.origin_buffers.items()}
+        if self.statistics is not None:
+            self.statistics.apply_to_source(fn)
 
     def moved_buffers(self) -> dict[str, Tensor]:
         """Copies of the buffers that are not as in the initial state."""
@@ -266,12 +305,15 @@ class Classifier:
         they come back bit for bit; buffers and random numbers that a forward moves are put back.
         """
         switched = [layer for layer in self.batch_norms if layer.training]
-        with self.with_initial_parameters():
+        share, self.share = self.share, None
+        moving = nullcontext() if self.statistics is None else self.statistics.as_source()
+        with self.with_initial_parameters(), moving:
             try:
                 for layer in switched:
-                    layer.training = False  # running statistics, which never move here
+                    layer.training = False  # the source's running statistics
                 yield
             finally:
+                self.share = share
                 for layer in switched:
                     layer.training = True
 

@@ -1,0 +1,265 @@
+"""Tables and thresholds of benchmarks/streams.py, from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .committed import METHODS, Evidence
+from .tables import DASH, markdown
+
+OURS = ("stein", "auto")
+LONG = "cifar-long"
+MARGIN, EXCEPTIONS, LEAD = 0.5, 2, 5.0  # points, streams, points
+ONE_CLASS = ("50", "70", "80")
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Shuffled": (
+        *("digits-64", "digits-8", "cifar-128", "cifar-8", "cifar-1", "cifar-lt"),
+        LONG,
+    ),
+    "Clean, and one frequent class": (
+        "clean",
+        *(f"{shift}-{share}" for shift in ("clean", "noise", "fog") for share in ONE_CLASS),
+    ),
+    "CIFAR-10-C in uneven order": ("correlated-16", "correlated-4", "sorted-16", "sorted-4"),
+    "Other data": (
+        *("pacs-art_painting", "pacs-cartoon", "pacs-photo"),
+        *("imagenet-clean", "imagenet-c"),
+    ),
+}
+STREAMS = [name for names in GROUPS.values() for name in names]
+Records = Iterable[Mapping[str, Any]]
+Check = tuple[str, bool | None, str]  # what is asked, passed (None: not run), what was found
+
+
+class Scores:
+    """Accuracy in percent by stream, method and seed; the last record of a run counts."""
+
+    def __init__(self, records: Records, planned: Mapping[str, str] | None = None) -> None:
+        self.runs: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+        self.titles: dict[str, str] = dict(planned or {})  # of streams, also of those not run yet
+        self.failed: dict[tuple[str, str, int], str] = {}
+        for r in records:
+            place, seed = (str(r["stream"]), str(r["method"])), int(r["seed"])
+            self.titles[place[0]] = str(r["title"])
+            if r["accuracy"] is None:
+                self.failed[(*place, seed)] = str(r["error"]).strip().splitlines()[-1]
+            else:
+                self.failed.pop((*place, seed), None)
+                self.runs.setdefault(place, {})[seed] = r
+        self.streams = [name for name in STREAMS if name in self.titles]
+        present = {method for _, method in self.runs}
+        known = [m for m in METHODS if m in present and m not in OURS]
+        others = sorted(present - {*known, *OURS})
+        self.methods = [*known, *others, *(m for m in OURS if m in present)]
+        self.published = [m for m in known if m != "source"]
+
+    def mean(self, stream: str, method: str, seeds: Iterable[int] | None = None) -> float | None:
+        """Over all its seeds, or over these."""
+        found = self.runs.get((stream, method), {})
+        chosen = list(found if seeds is None else seeds)
+        if not chosen:
+            return None
+        return 100 * sum(float(found[s]["accuracy"]) for s in chosen) / len(chosen)
+
+    def pair(self, stream: str, one: str, other: str) -> tuple[float, float] | None:
+        """Two methods on the seeds that both have."""
+        found = [self.runs.get((stream, method), {}) for method in (one, other)]
+        both = sorted(found[0].keys() & found[1].keys())
+        first, second = (self.mean(stream, method, both) for method in (one, other))
+        return None if first is None or second is None else (first, second)
+
+    def gaps(self, method: str) -> list[float]:
+        """Points over the source, stream by stream."""
+        pairs = (self.pair(stream, method, "source") for stream in self.streams)
+        return [pair[0] - pair[1] for pair in pairs if pair is not None]
+
+    @property
+    def shared(self) -> list[str]:
+        """The streams that all methods have, but for those with fewer than half of them."""
+        counts = {m: sum((s, m) in self.runs for s in self.streams) for m in self.methods}
+        most = [m for m in self.methods if 2 * counts[m] > len(self.streams)]
+        return [s for s in self.streams if all((s, m) in self.runs for m in most)]
+
+    def over_streams(self, method: str, streams: Sequence[str]) -> float | None:
+        found = [self.mean(name, method) for name in streams]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if known and len(known) == len(found) else None
+
+    def cost(self, method: str) -> float | None:
+        """Processor time inside the adapter over that of the source model, on the same runs."""
+        mine = theirs = 0.0
+        for (stream, name), runs in self.runs.items():
+            source = self.runs.get((stream, "source"), {})
+            for seed, run in runs.items() if name == method else ():
+                base = source.get(seed, {}).get("cpu_seconds")
+                if run["cpu_seconds"] is not None and base is not None:
+                    mine, theirs = mine + run["cpu_seconds"], theirs + base
+        return mine / theirs if theirs else None
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def summary_table(scores: Scores) -> str:
+    """Over the streams: the mean, the worst, how many are below the source, and the cost."""
+    shared = scores.shared
+    means = {m: scores.over_streams(m, shared) for m in scores.methods}
+    best = max((v for v in means.values() if v is not None), default=0.0)
+    rows = []
+    for method, mean in means.items():
+        gaps, cost = scores.gaps(method), scores.cost(method)
+        rows.append([method, _number(mean, best)])
+        rows[-1].append(f"{min(gaps):+.1f}" if gaps else DASH)
+        rows[-1].append(f"{sum(gap < -MARGIN for gap in gaps)} of {len(gaps)}")
+        rows[-1].append(DASH if cost is None else f"{cost:.1f} ×")
+    head = ["method", f"mean of {len(shared)} streams", "worst against source"]
+    return markdown([*head, "below source − 0.5", "cost"], rows)
+
+
+def group_table(scores: Scores, streams: Sequence[str]) -> str:
+    """Methods × streams: bold is the highest, ▼ more than half a point below the source."""
+    best = {s: max(scores.mean(s, m) or 0.0 for m in scores.methods) for s in streams}
+    rows = []
+    for method in scores.methods:
+        rows.append([method])
+        for stream in streams:
+            pair = scores.pair(stream, method, "source")
+            below = pair is not None and pair[0] < pair[1] - MARGIN
+            text = _number(scores.mean(stream, method), best[stream])
+            rows[-1].append(f"{text} ▼" if below else text)
+    return markdown(["method", *(scores.titles[s] for s in streams)], rows)
+
+
+def _number(value: float | None, best: float) -> str:
+    if value is None:
+        return DASH
+    return f"**{value:.1f}**" if value >= best - 1e-9 else f"{value:.1f}"
+
+
+def table_text(records: Records) -> str:
+    """All tables, and what failed."""
+    scores = Scores(records)
+    parts = [summary_table(scores)]
+    for title, names in GROUPS.items():
+        streams = [name for name in names if name in scores.streams]
+        if streams:
+            parts.append(f"{title}:\n\n{group_table(scores, streams)}")
+    failed = [f"- {s}, {m}, seed {n}: {e}" for (s, m, n), e in sorted(scores.failed.items())]
+    return "\n\n".join([*parts, *(["Failed:\n\n" + "\n".join(failed)] if failed else [])])
+
+
+def streams_table(evidence: Evidence) -> str:
+    return table_text(evidence.lines("streams"))
+
+
+def recipes_table(evidence: Evidence) -> str:
+    """What the streams are: order, batches and images, from the records."""
+    scores, rows = Scores(evidence.lines("streams")), []
+    for stream in scores.streams:
+        runs = [
+            run
+            for (name, _), found in scores.runs.items()
+            if name == stream
+            for run in found.values()
+        ]
+        seeds = sorted({run["seed"] for run in runs})
+        counts = sorted({run["images"] for run in runs})
+        images = "-".join(f"{n:,}" for n in sorted({counts[0], counts[-1]}))
+        rows.append([scores.titles[stream], f"`{stream}`", f"`{runs[0]['order']}`"])
+        rows[-1] += [str(runs[0]["batch_size"]), images, str(len(seeds))]
+    return markdown(["stream", "`--streams`", "order", "batch", "images", "seeds"], rows)
+
+
+def provenance_text(evidence: Evidence) -> str:
+    """Where the records come from."""
+    records = [r for r in evidence.lines("streams") if r["accuracy"] is not None]
+    taken = sum(r["origin"] != "run" for r in records)
+    hours = sum(r["cpu_seconds"] or 0 for r in records) / 3600
+    commits = sorted({str(r["commit"])[:7] for r in records if r["origin"] == "run"})
+    processors = sorted({str(r["processor"]) for r in records if r["origin"] == "run"})
+    return (
+        f"{len(records)} records, {taken} of them runs of the same key in evidence/records.jsonl;"
+        f" the others took {hours:.1f} hours of one core inside the adapters, on"
+        f" {', '.join(processors)}, commits {', '.join(commits)}."
+    )
+
+
+# ---- thresholds ---------------------------------------------------------------------------------
+
+
+def checks(records: Records, planned: Mapping[str, str] | None = None) -> list[Check]:
+    """Every threshold, one by one."""
+    scores = Scores(records, planned)
+    found: list[Check] = []
+    for method in OURS:
+        found += [
+            _above(scores, f"{method} ≥ source − 0.5", stream, method, MARGIN)
+            for stream in scores.streams
+        ]
+    found += [*_near_best(scores), _lead(scores)]
+    found.append(_small(scores, "stein, batches of 8 ≥ bn, 128 − 0.5", "cifar-8", MARGIN))
+    found.append(_small(scores, "stein, sorted, 4 ≥ bn, 128 − 4.5", "sorted-4", 4 + MARGIN))
+    one = "a batch of one ≥ source"
+    return found + [_above(scores, f"{m}, {one}", "cifar-1", m, 0.0) for m in OURS]
+
+
+def _above(scores: Scores, title: str, stream: str, method: str, margin: float) -> Check:
+    pair, title = scores.pair(stream, method, "source"), f"{title}: {stream}"
+    if pair is None:
+        return title, None, "not run"
+    return title, pair[0] >= pair[1] - margin, f"{pair[0]:.2f}, source {pair[1]:.2f}"
+
+
+def _near_best(scores: Scores) -> list[Check]:
+    """auto against the best published method, stream by stream and counted."""
+    rows: list[Check] = []
+    for stream in scores.streams:
+        pairs = {m: scores.pair(stream, "auto", m) for m in scores.published}
+        gaps = {m: pair[0] - pair[1] for m, pair in pairs.items() if pair is not None}
+        best = min(gaps, key=lambda m: gaps[m], default="")
+        title = f"auto within 0.5 of the best published method: {stream}"
+        seen = f"{gaps[best]:+.2f} against {best}" if gaps else "not run"
+        rows.append((title, gaps[best] >= -MARGIN if gaps else None, seen))
+    misses, missing = (sum(p is value for _, p, _ in rows) for value in (False, None))
+    verdict = None if missing and misses <= EXCEPTIONS else misses <= EXCEPTIONS
+    title = "auto within 0.5 of the best published method on all but two streams"
+    return [*rows, (title, verdict, f"{misses} misses, {missing} not run")]
+
+
+def _lead(scores: Scores) -> Check:
+    """Over the streams that all of them have; open while one but the long one is missing."""
+    title, shared = "auto, mean over the streams ≥ best published method + 5", scores.shared
+    mine = scores.over_streams("auto", shared)
+    means = {m: scores.over_streams(m, shared) for m in scores.published}
+    known = {m: value for m, value in means.items() if value is not None}
+    if mine is None or not known:
+        return title, None, "not run"
+    best = max(known, key=lambda m: known[m])
+    complete = set(scores.streams) - set(shared) <= {LONG}
+    seen = f"{mine:.2f}, {best} {known[best]:.2f}, {len(shared)} of {len(scores.streams)} streams"
+    return title, mine >= known[best] + LEAD if complete else None, seen
+
+
+def _small(scores: Scores, title: str, stream: str, margin: float) -> Check:
+    one, other = scores.mean(stream, "stein"), scores.mean("cifar-128", "bn")
+    if one is None or other is None:
+        return title, None, "not run"
+    return title, one >= other - margin, f"{one:.2f}, bn {other:.2f}"
+
+
+def check_text(records: Records, planned: Mapping[str, str] | None = None) -> str:
+    words = {True: "pass", False: "FAIL", None: "open"}
+    found = checks(records, planned)
+    lines = [f"{words[passed]}  {title}  ({seen})" for title, passed, seen in found]
+    counts = (f"{sum(p is value for _, p, _ in found)} {word}" for value, word in words.items())
+    return "\n".join([*lines, ", ".join(counts)])
+
+
+def thresholds_table(evidence: Evidence) -> str:
+    """What is not met, then what is not run; the rest as a count."""
+    found = checks(evidence.lines("streams"))
+    open_ones = sorted((c for c in found if c[1] is not True), key=lambda c: c[1] is None)
+    rows = [[title, "open" if p is None else "**missed**", seen] for title, p, seen in open_ones]
+    rows.append(["all others", "met", str(len(found) - len(rows))])
+    return markdown(["threshold", "", "found"], rows)

@@ -1,0 +1,93 @@
+"""Auto: one setting for every stream.
+
+Statistics that fit the stream and the hedge with the source model are those of `stein`. On top
+scale and shift learn a little, from certain predictions, and are pulled back to the source's, so
+that long streams do not decay. Nothing is learned while the source model is believed. docs/auto.md
+says which part does what, with measurements.
+
+Reliable samples: Niu et al., "Efficient test-time model adaptation without forgetting" (EATA),
+ICML 2022. The pull to the source: Marsden, Döbler, Yang, "Universal test-time adaptation through
+weight ensembling, diversity weighting, and prior correction" (ROID), WACV 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..method import GradientMethod
+from ..parts.classifier import Classifier
+from ..parts.gate import Gate
+from ..parts.losses import entropy
+from .stein import Stein, source_logits
+
+
+@dataclass
+class Auto(GradientMethod, Stein):
+    """Adaptive statistics, anchored learning of scale and shift, and the source as a hedge.
+
+    e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
+    pull       share of the way back to the source's parameters, for every 64 images
+    budget     share of the batches to learn from; 0: none, as 'stein'
+    hedge      mix predictions with the source model's, by their certainty
+    lr, optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
+    """
+
+    key = "auto"
+    summary = "our default: adaptive statistics, anchored learning, hedged output"
+    passes = "1.3-2F+1B"
+    gradient = True
+
+    lr: float = 2e-3
+    e_margin: float = 0.4
+    pull: float = 0.01
+    budget: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        self.require(self.e_margin > 0, "e_margin", wanted="a number above 0")
+        self.require(0 <= self.pull <= 1, "pull", wanted="a number in [0, 1]")
+        self.require(0 <= self.budget <= 1, "budget", wanted="a number in [0, 1]")
+
+    def configure(self, model: Classifier) -> None:
+        GradientMethod.configure(self, model)
+
+    def start(self, model: Classifier) -> None:
+        super().start(model)
+        self.gate = Gate()
+        self.batches = 0
+        self.due = 0.0  # batches to learn from
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        self.batches += 1
+        gate = self.gate
+        if gate.closed and self.batches % 2:
+            return source_logits(model, x)  # look every other batch
+        learning = gate.weight >= 0.5
+        self.due += self.budget if learning else 0.0
+        learning = learning and self.due >= 1
+        with torch.set_grad_enabled(learning):
+            logits = model.settle(x)
+        predicted = logits.detach()
+        if self.hedges(model):
+            predicted = self.hedged(model, x, predicted)
+        if learning:
+            self.due -= 1
+            self.learn(model, logits)
+        return predicted
+
+    def learn(self, model: Classifier, logits: Tensor) -> None:
+        H = entropy(logits)
+        E0 = self.e_margin * math.log(logits.shape[1])
+        certain = H.detach() < E0
+        weight = (E0 - H.detach()).exp()  # more for the more certain
+        part = min(1.0, len(logits) / 64)
+        for group in self.opt.param_groups:
+            group["lr"] = self.lr * part
+        self.update(weight * H, certain)
+        with torch.no_grad():
+            for name, parameter in model.adapted.items():
+                parameter.lerp_(model.origin[name], self.pull * part)

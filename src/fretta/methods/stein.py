@@ -1,0 +1,94 @@
+"""Stein: statistics that fit the stream, and no learning.
+
+Batch-norm statistics begin at the source's and follow the stream as far as it can be told from
+noise, balanced over predicted classes (parts/statistics.py). Where that makes predictions less
+certain than the source model's, the source model is believed (parts/gate.py).
+
+The shrinkage is that of James and Stein, "Estimation with quadratic loss", 1961. What is known to
+work is in docs/auto.md, with measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import warn
+from ..method import Method
+from ..parts.classifier import Classifier
+from ..parts.gate import Gate
+
+
+@dataclass
+class Stein(Method):
+    """Batch norms follow the stream; the source model speaks where that does not help.
+
+    hedge   mix predictions with the source model's, by their certainty
+    """
+
+    key = "stein"
+    summary = "statistics that fit the stream, no learning"
+    gradient = False
+    passes = "1.3-2F"
+    settles = True
+    published_statistics = "adaptive"
+
+    hedge: bool = True
+
+    def configure(self, model: Classifier) -> None:
+        super().configure(model)
+        if not model.batch_norms:
+            warn(f"{self.key}: the model has no batch-norm layer, so this equals 'source'")
+
+    def start(self, model: Classifier) -> None:
+        super().start(model)
+        self.gate = Gate()
+        self.batches = 0
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        self.batches += 1
+        if not self.hedges(model):
+            return model.settle(x)
+        if self.gate.closed and self.batches % 2:
+            return source_logits(model, x)  # look every other batch
+        logits = model.settle(x)
+        return self.hedged(model, x, logits)
+
+    def hedged(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
+        """The mean of these predictions and the source model's, weighted by the gate."""
+        gate = self.gate
+        places = gate.places(len(x))
+        source = source_logits(model, x[places])
+        gate.add(logits[places], source, model.changed)
+        if gate.open:
+            return logits
+        if len(source) < len(x):
+            source = source_logits(model, x)
+        return gate.blend(logits, source)
+
+    def hedges(self, model: Classifier) -> bool:
+        """Without statistics that could do harm there is nothing to hedge."""
+        return self.hedge and model.statistics is not None
+
+    @property
+    def batch_share(self) -> float:
+        return 1.0
+
+    @property
+    def believes_source(self) -> bool:
+        return self.hedge and self.gate.weight < 0.5
+
+    def forward(self, model: Classifier, x: Tensor) -> Tensor:
+        gate = self.gate
+        if gate.open or not self.hedges(model):
+            return model(x)
+        source = source_logits(model, x)
+        return source if gate.closed else gate.blend(model(x), source)
+
+
+@torch.no_grad()
+def source_logits(model: Classifier, x: Tensor) -> Tensor:
+    with model.as_source():
+        return model(x)
