@@ -160,6 +160,13 @@ class Adapter(nn.Module):
         self._keep_features(box)
         return logits
 
+    def watch(self, x: Tensor) -> Tensor:
+        """As `current`, but statistics that move do move."""
+        with self._capturing() as box, torch.no_grad():
+            logits = self.method.watch(self.model, x)
+        self._keep_features(box)
+        return logits
+
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
         with torch.inference_mode(False), torch.no_grad():
@@ -208,6 +215,15 @@ class Adapter(nn.Module):
         with torch.inference_mode(False):
             self.model.restore()
             self._start(self.method)
+
+    def unlearn(self) -> None:
+        """As `start_over`, but what does not come from learning stays: statistics that move."""
+        method = self.method
+        lasting = {name: value for name, value in vars(method).items() if name in method.lasting}
+        with torch.inference_mode(False):
+            self.model.restore(statistics=False)
+            self._start(method)
+        vars(method).update(lasting)
 
     def _ready_batch(self, x: Tensor) -> Tensor:
         x = checked_batch(x, self.model)

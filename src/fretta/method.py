@@ -71,6 +71,7 @@ class Method:
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
     published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
     settles: ClassVar[bool] = False  # step calls model.settle by itself
+    lasting: ClassVar[tuple[str, ...]] = ()  # running state that does not come from learning
 
     steps: int = 1
     episodic: bool = False
@@ -134,6 +135,12 @@ class Method:
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         """Predict only. Nothing may change."""
         return model(x)
+
+    def watch(self, model: Classifier, x: Tensor) -> Tensor:
+        """Predict without learning; statistics that move do move."""
+        if model.statistics is not None:
+            model.settle(x)
+        return self.forward(model, x)
 
     @property
     def batch_share(self) -> float | None:

@@ -23,11 +23,12 @@ class Guard:
     """
 
     policy: str = "rollback"
-    max_cost: float = 0.15  # harm: learning overturns so much belief of the model without it, as a
+    max_cost: float = 0.12  # harm: learning overturns so much belief of the model without it, as a
     # share of that model's doubt
     errors: float = 2.0  # harm: statistics lose against the source model by so many standard errors
     max_drift: float = 0.5  # harm: ‖θ - θ_0‖ / ‖θ_0‖ above this
-    sample: float = 1 / 32  # share of the batches that the references see too, after a good start
+    sample: float = 1 / 8  # share of the images that the model without learning sees too, after a
+    # good start; the source model sees a quarter of that
     window: int = 256  # images over which evidence is gathered
     keep: int = 2  # snapshots
     strikes: int = 3  # times of harm until learning pauses; twice as many stop it until a reset

@@ -20,10 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .guard import Guard
+from .schedule import MANY
 
 FEW = 16  # images; fewer prove nothing
+LITTLE = 0.02  # in probability; learning that costs less does no harm
 SMALL = 0.03  # in probability; a smaller loss by statistics is none
-MANY = 64  # images of one look, and on which a source model may be called lost
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Comparison:
 
 def judge_learning(seen: Comparison, guard: Guard) -> Harm | None:
     """The learned model beside the same model without learning."""
-    limit = guard.max_cost * seen.unsure
-    if seen.images < FEW or seen.cost - 1.5 * seen.cost_error <= limit:
+    limit = learning_limit(seen, guard)
+    if seen.images < FEW or seen.cost - few_images(seen) * seen.cost_error <= limit:
         return None
     return Harm(
         "learning",
@@ -59,9 +60,18 @@ def judge_learning(seen: Comparison, guard: Guard) -> Harm | None:
     )
 
 
+def learning_limit(seen: Comparison, guard: Guard) -> float:
+    return max(guard.max_cost * seen.unsure, LITTLE)
+
+
+def few_images(seen: Comparison) -> float:
+    """Standard errors to allow for: 1.5 on the first images, half of one on a full window."""
+    return 1.5 if seen.images < 2 * MANY else 0.5
+
+
 def learning_in_doubt(seen: Comparison, guard: Guard) -> bool:
-    """Half of what would be harm."""
-    return seen.cost > 0.5 * guard.max_cost * seen.unsure + seen.cost_error
+    """Close to what would be harm."""
+    return seen.cost > 0.7 * learning_limit(seen, guard)
 
 
 def judge_statistics(seen: Comparison, guard: Guard) -> Harm | None:

@@ -106,7 +106,7 @@ class Monitor:
         self.unit = math.log(classes)
         self.own = Average(SHORT)  # the adapted model alone: [H, mean prediction]
         self.differs = Average(SHORT)  # share of predictions that are not the source model's
-        self.learning = Average(guard.window)  # learned beside unlearned, rows of `pair_row`
+        self.learning = Average(guard.window // 2)  # learned beside unlearned, rows of `pair_row`
         self.statistics = Average(guard.window)  # unlearned beside source
 
     def add_own(self, health: Health, mean: Tensor) -> None:

@@ -20,9 +20,11 @@ class Learner(Protocol):
 
     def learn(self, x: Tensor) -> Tensor: ...  # predict and adapt
     def current(self, x: Tensor) -> Tensor: ...  # predict only
+    def watch(self, x: Tensor) -> Tensor: ...  # predict; statistics may move, nothing is learned
     def unlearned_forward(self, x: Tensor) -> Tensor: ...  # the statistics, without learning
     def source_forward(self, x: Tensor) -> Tensor: ...
     def start_over(self) -> None: ...  # model and method in their initial state
+    def unlearn(self) -> None: ...  # the same, but statistics that move stay where they are
 
 
 class References:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -17,7 +16,6 @@ from .guard import Guard
 from .health import Health
 from .judge import (
     FEW,
-    MANY,
     Harm,
     judge_learning,
     judge_statistics,
@@ -27,8 +25,11 @@ from .judge import (
 )
 from .monitor import Monitor, add_pair, compare, flat, measure
 from .references import Learner, References
+from .schedule import Looks
 
 MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked
+WATCHED = 1 / 32  # share of the images that the source model sees without a guard
+MOVING = 4.0  # times the limit where statistics move: without learning they would be others
 FORGIVEN = 64  # good batches in a row that take back a strike
 DONE = {
     "skip": "the update is undone",
@@ -57,11 +58,16 @@ class Supervisor:
         self.learner, self.classes = learner, classes
         self.measures_only = guard is None
         self.guard = guard or Guard("warn")
+        self.limits = self.guard
+        if learner.model.statistics is not None:  # they are those of the learned model
+            self.limits = replace(self.guard, max_cost=MOVING * self.guard.max_cost)
         self.acts = self.guard.policy != "warn"
         self.origin = flat(learner.model.origin.values())
         self.learns = bool(learner.model.adapted)
         self.keeps = self.learns and self.guard.policy == "rollback"
-        self.has_statistics = bool(learner.model.batch_norms) and learner.method.adapts
+        method = learner.method
+        hedged = method.settles and learner.model.statistics is not None  # sees to it by itself
+        self.has_statistics = bool(learner.model.batch_norms) and method.adapts and not hedged
         self.warned: set[str] = set()  # kinds of harm
         self.reset()
 
@@ -71,9 +77,11 @@ class Supervisor:
         self.until: int | None = None  # the batch at which a pause ends; None: a reset, or evidence
         self.strikes = 0  # times of harm by learning, less one for every long calm
         self.calm = 0  # good batches in a row
-        self.trial = self.guard.window  # images that the references have still to see in full
-        self.proof = self.guard.window // 2  # images on which to do no worse, to come back
-        self.gap, self.next = 1, 0  # batches between two that the references see, and the next one
+        window, share = self.guard.window, self.guard.sample
+        self.look_unlearned, self.look_source = Looks(share, window), Looks(share / 4, window)
+        self.proof = window // 2  # images on which to do better than the source model, to be back
+        self.missing = 0  # of these
+        self.doubted = False  # whether the statistics are in doubt, on the first images
         self.owed = 0.0  # images the source model has still to see, without a guard
         self.normal: tuple[float, float] | None = None  # running entropy and marginal, of ln C
         self.monitor = Monitor(self.guard, self.classes)
@@ -105,7 +113,7 @@ class Supervisor:
         if learning and self.acts:
             snapshot = take_snapshot(learner.model, learner.method, copy_value)
         try:
-            logits = learner.learn(x) if learning else learner.current(x)
+            logits = learner.learn(x) if learning else learner.watch(x)
         except BaseException:  # a batch that fails, or is interrupted, leaves no trace
             self._restore(snapshot)
             raise
@@ -115,24 +123,28 @@ class Supervisor:
         if harm is None:
             self._accept(health)
         elif self.acts:
-            self._restore(snapshot)
-            logits = self._recover(beside, harm)
-            again, _ = measure(logits, learner.method, self.batch)
-            health = replace(health, entropy=again.entropy, marginal_entropy=again.marginal_entropy)
+            logits = self._recover(beside, harm, snapshot)
         else:
             self._warn(harm, "the guard only warns")
+        if self.doubted and self.mode is not Mode.SOURCE and self.acts:
+            logits = beside.source
+            harm = harm or Harm("source", "statistics are in doubt: the source model predicts")
+        if harm is not None and self.acts:
+            again, _ = measure(logits, learner.method, self.batch)
+            health = replace(health, entropy=again.entropy, marginal_entropy=again.marginal_entropy)
         return logits, health, harm
 
     def _source_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
         """The source model predicts; the statistics do so silently, and nothing is learned."""
         source = self.learner.source_forward(x)
         health, _ = self._measure(source, flat(self.learner.model.parameters()))
-        unlearned = self.learner.unlearned_forward(x)
+        unlearned = self.learner.watch(x)
         self.monitor.add_changed(unlearned, source)
         seen = add_pair(self.monitor.statistics, unlearned, source)
-        self.trial -= len(x)
-        if seen is not None and self.trial <= 0 and trusted_again(seen, self.guard):
-            self.trial = self.guard.window
+        self.missing -= len(x)
+        if seen is not None and self.missing <= 0 and trusted_again(seen, self.guard):
+            self._look_closely()
+            self.doubted = False
             self._learn_or_pause()
         reason = "the source model predicts until adaptation can be trusted"
         return source, health, Harm("source", reason)
@@ -165,52 +177,53 @@ class Supervisor:
             return None
         if not health.finite:
             return Harm("not finite", "logits or parameters are not finite")
-        if health.drift is not None and health.drift > self.guard.max_drift:
-            moved = f"the parameters moved {health.drift:.2f} of their norm"
-            return Harm("drift", f"{moved} from the source model's")
         self.monitor.add_own(health, mean)
-        due = self.batch >= self.next
-        if due:
-            self._look_again(len(beside.x))
-        if not (due or self.trial > 0 or self._moved()):
-            return None
-        self.trial = max(0, self.trial - len(beside.x))
-        harm, doubt = self._compare(logits, beside)
-        if doubt and harm is None:
-            self.trial = max(self.trial, 1)  # look again at the next batch
-        elif harm is None and self.keeps and snapshot is not None and (due or not self.ring):
-            self.ring = [*self.ring, snapshot][-self.guard.keep :]
+        learned = self.mode is Mode.LEARNED and self.learns
+        drift = health.drift if learned else None
+        drifted = drift is not None and drift > self.guard.max_drift
+        now, n = drifted or self._moved(), len(beside.x)
+        if not learned:
+            beside.unlearned = logits
+        harm = None
+        if self.look_source.due(n, now):
+            self.monitor.add_changed(logits, beside.source)
+            harm = self._examine_statistics(beside) if self.has_statistics else None
+        if harm is None and drifted:
+            moved = f"the parameters moved {drift:.2f} of their norm"
+            return Harm("drift", f"{moved} from the source model's")
+        if harm is None and learned and self.look_unlearned.due(n, now):
+            harm = self._examine_learning(logits, beside, snapshot)
         return harm
 
-    def _look_again(self, size: int) -> None:
-        """At so many images from here, and then after twice as many batches as the last time."""
-        if self.gap > 1:
-            self.monitor.learning.clear()  # it was another model
-        self.gap = min(2 * self.gap, round(1 / self.guard.sample))
-        self.next = self.batch + self.gap * math.ceil(MANY / size)
-        self.trial = max(self.trial, MANY)
+    def _examine_statistics(self, beside: References) -> Harm | None:
+        """The model without learning beside the source model."""
+        seen = add_pair(self.monitor.statistics, beside.unlearned, beside.source)
+        if seen is None:
+            return None
+        doubt = statistics_in_doubt(seen)
+        self.doubted = doubt and seen.images < self.guard.window // 2
+        if doubt:
+            self.look_source.ask(1)  # at the next batch
+        return judge_statistics(seen, self.guard)
 
-    def _compare(self, logits: Tensor, beside: References) -> tuple[Harm | None, bool]:
-        """Beside both references: harm, and whether there is doubt."""
-        guard, monitor, doubt = self.guard, self.monitor, False
-        if self.mode is not Mode.LEARNED or not self.learns:
-            beside.unlearned = logits
-        monitor.add_changed(logits, beside.source)
-        if self.has_statistics:
-            seen = add_pair(monitor.statistics, beside.unlearned, beside.source)
-            if seen is not None:
-                harm = judge_statistics(seen, guard)
-                if harm is not None:
-                    return harm, True
-                doubt = statistics_in_doubt(seen)
-        else:
+    def _examine_learning(
+        self, logits: Tensor, beside: References, snapshot: dict[str, Any] | None
+    ) -> Harm | None:
+        """The learned model beside the one without learning. A good state is kept for later."""
+        if not self.learner.model.batch_norms:
             beside.unlearned = beside.source
-        if self.mode is Mode.LEARNED and self.learns:
-            seen = add_pair(monitor.learning, logits, beside.unlearned)
-            if seen is not None:
-                harm = judge_learning(seen, guard)
-                return harm, doubt or learning_in_doubt(seen, guard)
-        return None, doubt
+        seen = add_pair(self.monitor.learning, logits, beside.unlearned)
+        if seen is None:
+            return None
+        if learning_in_doubt(seen, self.limits):
+            self.look_unlearned.ask(1)
+        elif self.keeps and snapshot is not None:
+            self.ring = [*self.ring, snapshot][-self.guard.keep :]
+        return judge_learning(seen, self.limits)
+
+    def _look_closely(self) -> None:
+        for looks in (self.look_unlearned, self.look_source):
+            looks.ask(self.guard.window)
 
     def _moved(self) -> bool:
         """Whether the adapted model's own predictions are not what they were."""
@@ -224,7 +237,7 @@ class Supervisor:
 
     def _sample(self, x: Tensor, logits: Tensor) -> None:
         """Show the source model a few images; evenly spread, another place in each batch."""
-        self.owed += len(x) * self.guard.sample
+        self.owed += len(x) * WATCHED
         k = min(int(self.owed), len(x))
         if k < min(2, len(x)):
             return
@@ -248,29 +261,34 @@ class Supervisor:
 
     # ---- after harm --------------------------------------------------------------------------
 
-    def _recover(self, beside: References, harm: Harm) -> Tensor:
+    def _recover(self, beside: References, harm: Harm, before: dict[str, Any] | None) -> Tensor:
         """Go to a state that can be trusted; its logits, or a reference's."""
         self.monitor.learning.clear()
         self.monitor.own.clear()
-        self.calm, self.trial = 0, max(self.trial, self.guard.window)
-        self.gap, self.next = 1, self.batch + 1
+        self.calm = 0
+        self._look_closely()
         if harm.kind == "not finite":
+            self._restore(before)
             self._warn(harm, DONE["skip"])
             return self._finite_logits(beside)
         if harm.kind == "statistics":
-            self.learner.start_over()
-            self.ring.clear()
+            self._forget()
             self.monitor.statistics.clear()
             self.mode, self.until = Mode.SOURCE, None
-            self.trial = self.proof
+            self.missing = self.proof
             self.proof *= 2  # each time it takes twice the evidence to come back
             self._warn(harm, "the source model predicts until adaptation can be trusted")
             return beside.source
         self.strikes += 1
-        logits = self._trusted_logits(beside)
+        logits = self._trusted_logits(beside, before)
         done = DONE[self.guard.policy] + self._learn_or_pause()
         self._warn(harm, done)
         return beside.unlearned if self.mode is Mode.UNLEARNED else logits
+
+    def _forget(self) -> None:
+        """All that was learned."""
+        self.learner.unlearn()
+        self.ring.clear()
 
     def _finite_logits(self, beside: References) -> Tensor:
         """Of the state before the update, which is back; else of a reference."""
@@ -287,35 +305,40 @@ class Supervisor:
             self.mode, self.until = Mode.LEARNED, None
             return ""
         self.mode = Mode.UNLEARNED
-        self.learner.start_over()
-        self.ring.clear()
+        self._forget()
         if over >= self.guard.strikes:
             self.until = None
             return "; learning stops until a reset"
         self.until = self.batch + 1 + self.guard.pause * 2**over
         return "; learning stops for a while"
 
-    def _trusted_logits(self, beside: References) -> Tensor:
+    def _trusted_logits(self, beside: References, before: dict[str, Any] | None) -> Tensor:
         """Logits of the first earlier state that does well on this batch."""
-        for _ in self._earlier_states():
+        unlearned = beside.unlearned  # with the statistics of now
+        for _ in self._earlier_states(before):
             logits = self.learner.current(beside.x)
-            if judge_learning(compare(logits, beside.unlearned), self.guard) is None:
+            if not learning_in_doubt(compare(logits, unlearned), self.limits):
                 return logits
-        return beside.unlearned
+        return unlearned
 
-    def _earlier_states(self) -> Iterator[None]:
+    def _earlier_states(self, before: dict[str, Any] | None) -> Iterator[None]:
         """Put the adapter in the states to try, one after the other, the latest first."""
-        if self.guard.policy == "skip":  # before the update
+        if self.guard.policy == "skip":
+            self._restore(before)
             yield
-            return
-        while self.guard.policy == "rollback" and self.ring:
-            self._restore(self.ring.pop())
-            yield
-        self.learner.start_over()
+        elif self.guard.policy == "reset":
+            self.learner.start_over()
+        else:
+            while self.ring:
+                self._restore(self.ring.pop(), learned_only=True)
+                yield
+            self._forget()
 
-    def _restore(self, snapshot: dict[str, Any] | None) -> None:
+    def _restore(self, snapshot: dict[str, Any] | None, learned_only: bool = False) -> None:
+        learner = self.learner
         if snapshot is not None:
-            restore_snapshot(self.learner.model, self.learner.method, snapshot)
+            without = (*learner.method.lasting, "batch_norm") if learned_only else ()
+            restore_snapshot(learner.model, learner.method, snapshot, without)
 
     def _warn(self, harm: Harm, done: str) -> None:
         """Once per kind of harm, not per batch."""
@@ -326,7 +349,7 @@ class Supervisor:
 
     # ---- state -------------------------------------------------------------------------------
 
-    PLAIN = ("batch", "until", "strikes", "calm", "trial", "proof", "gap", "next", "owed", "normal")
+    PLAIN = ("batch", "until", "strikes", "calm", "proof", "missing", "owed", "doubted", "normal")
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -334,6 +357,7 @@ class Supervisor:
             "mode": self.mode.value,
             "warned": sorted(self.warned),
             "monitor": self.monitor.state_dict(),
+            "looks": [self.look_unlearned.state_dict(), self.look_source.state_dict()],
             "ring": capture(self.ring),
         }
 
@@ -344,4 +368,8 @@ class Supervisor:
         self.mode = Mode(state["mode"])
         self.warned = set(state["warned"])
         self.monitor.load_state_dict(state["monitor"])
+        for looks, saved in zip(
+            (self.look_unlearned, self.look_source), state["looks"], strict=True
+        ):
+            looks.load_state_dict(saved)
         self.ring = capture(state["ring"])

@@ -33,6 +33,7 @@ class Stein(Method):
     gradient = False
     passes = "1.3-2F"
     settles = True
+    lasting = ("gate", "batches")
     published_statistics = "adaptive"
 
     hedge: bool = True
@@ -55,6 +56,9 @@ class Stein(Method):
             return source_logits(model, x)  # look every other batch
         logits = model.settle(x)
         return self.hedged(model, x, logits)
+
+    def watch(self, model: Classifier, x: Tensor) -> Tensor:
+        return Stein.step(self, model, x)
 
     def hedged(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
         """The mean of these predictions and the source model's, weighted by the gate."""

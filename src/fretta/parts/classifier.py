@@ -273,9 +273,9 @@ class Classifier:
             {name: b for name, b in buffers if not name.startswith(tuple(norms))}
         )
 
-    def restore(self) -> None:
-        """Back to the initial state, bit for bit."""
-        if self.statistics is not None:
+    def restore(self, statistics: bool = True) -> None:
+        """Back to the initial state, bit for bit; or all but the statistics that move."""
+        if self.statistics is not None and statistics:
             self.statistics.reset()
         put_back(self.adapted, self.origin)
         self.load_buffers({})
