@@ -74,6 +74,11 @@ def learning_in_doubt(seen: Comparison, guard: Guard) -> bool:
     return seen.cost > 0.7 * learning_limit(seen, guard)
 
 
+def does_well(seen: Comparison, guard: Guard) -> bool:
+    """Whether a state is worth going back to: far from harm."""
+    return seen.cost < 0.35 * learning_limit(seen, guard)
+
+
 def judge_statistics(seen: Comparison, guard: Guard) -> Harm | None:
     """The model without learning beside the source model."""
     net, least = seen.gain - seen.cost, max(SMALL, guard.errors * seen.net_error)

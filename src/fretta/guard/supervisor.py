@@ -17,6 +17,7 @@ from .health import Health
 from .judge import (
     FEW,
     Harm,
+    does_well,
     judge_learning,
     judge_statistics,
     learning_in_doubt,
@@ -29,7 +30,7 @@ from .schedule import Looks
 
 MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked
 WATCHED = 1 / 32  # share of the images that the source model sees without a guard
-MOVING = 4.0  # times the limit where statistics move: without learning they would be others
+MOVING = 10.0  # times the limit where statistics move: without learning they would be others
 FORGIVEN = 64  # good batches in a row that take back a strike
 DONE = {
     "skip": "the update is undone",
@@ -317,7 +318,7 @@ class Supervisor:
         unlearned = beside.unlearned  # with the statistics of now
         for _ in self._earlier_states(before):
             logits = self.learner.current(beside.x)
-            if not learning_in_doubt(compare(logits, unlearned), self.limits):
+            if does_well(compare(logits, unlearned), self.limits):
                 return logits
         return unlearned
 
