@@ -241,7 +241,7 @@ def digits_stream(
     return out
 
 
-def decay(method: str, images: int, policy: str, out: str | None) -> None:
+def decay(method: str, images: int, seed: int, policy: str, out: str | None) -> None:
     """Slow decay: CIFAR-10-C, continual, batches of 128, guarded beside test BN. What is done is
     written after every corruption."""
     net = open_benchmark("cifar10").net
@@ -251,7 +251,7 @@ def decay(method: str, images: int, policy: str, out: str | None) -> None:
         case = open_benchmark("cifar10", corruption=name.split("/")[0], severity=5)
         logs: dict[str, list[tuple[Tensor, Tensor]]] = {label: [] for label in adapters}
         acted = 0
-        for item in case.items(case.stream(batch_size=128, seed=0, limit=images)):
+        for item in case.items(case.stream(batch_size=128, seed=seed, limit=images)):
             for label, adapter in adapters.items():
                 logs[label].append((adapter(item.x), item.y))
             health = adapters[policy].health
@@ -259,7 +259,9 @@ def decay(method: str, images: int, policy: str, out: str | None) -> None:
         row: dict[str, Any] = {label: share_right(log) for label, log in logs.items()}
         rows.append({"corruption": name, **row, "acted": acted, "batches": len(logs["bn"])})
         print(f"{name:22} {row['bn']:6.2f} {row[policy]:6.2f}  {acted}", flush=True)
-        write(out, {"method": method, "images": images, "policy": policy, "decay": rows})
+        write(
+            out, {"method": method, "images": images, "seed": seed, "policy": policy, "decay": rows}
+        )
 
 
 def watched(net: torch.nn.Module, method: str) -> fretta.Adapter:
@@ -323,7 +325,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
     if options.decay:
-        decay(options.decay, options.cifar_images, options.policy, options.out)
+        decay(options.decay, options.cifar_images, options.first_seed, options.policy, options.out)
         return
     if options.cost:
         write(options.out, cost())
