@@ -14,6 +14,7 @@ from fretta.errors import ConfigError, FrettaWarning, InputError
 from fretta.guard import Guard, Health
 from fretta.guard.judge import judge_learning, judge_statistics, source_lost, trusted_again
 from fretta.guard.monitor import compare
+from fretta.guard.schedule import Looks
 from fretta.method import Method
 from fretta.methods import REGISTRY
 from fretta.models import load_source
@@ -132,7 +133,9 @@ def test_rollback_and_reset(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert a.health is not None
     assert a.health.action == "rollback"
     assert "moved" in a.health.reason
-    assert same(bare(a), kept[-1])
+    for name in (*a.method.lasting, "batch_norm"):  # does not come from learning
+        kept[-1]["running"].pop(name, None)
+    assert same(bare(a, *a.method.lasting, "batch_norm"), kept[-1])
     assert same(bare(b), states[0])
 
 
@@ -257,6 +260,19 @@ def test_verdicts_on_statistics(
     assert trusted_again(seen, Guard()) or harm or mine == source
 
 
+def test_looks() -> None:
+    """The first images in full, then a share of them, a few small batches at a time."""
+    for n, expected in ((128, [0, 1, 9, 17, 25]), (16, [*range(16), 47, 48, 49, 50])):
+        looks = Looks(1 / 8, 256)
+        seen = [i for i in range(320) if looks.due(n, now=False)]
+        assert seen[: len(expected)] == expected
+        assert len(seen) * n <= 320 * n / 8 + 256 + 64
+    looks = Looks(1 / 8, 0)
+    assert looks.due(8, now=True)
+    looks.ask(1)
+    assert [looks.due(8, now=False) for _ in range(2)] == [True, False]
+
+
 # ---- real streams ------------------------------------------------------------------------------
 
 
@@ -357,14 +373,41 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
             assert guarded.health is not None
             assert guarded.health.action == ""
     seen = 3 * len(digits.x[0])
-    for count in images.values():  # the first 256 images, and one doubt or two
-        assert count <= seen / 32 + 256 + 3 * 64
+    for name, share in (("unlearned_forward", 1 / 8), ("source_forward", 1 / 32)):
+        assert images[name] <= seen * share + 256 + 3 * 64  # the first images, a doubt or two
     watched = fretta.adapt(digits.model, "tent")
     watched.on_health(lambda _: None)
     images["source_forward"] = 0
     for part in digits.x[0].split(32):
         watched(part)
     assert 0 < images["source_forward"] <= len(digits.x[0]) / 32
+
+
+def test_learning_is_forgotten_and_statistics_stay(digits: Digits) -> None:
+    """Harm by learning says nothing about statistics that follow the stream."""
+    a = fretta.adapt(digits.model, "auto", guard="rollback", lr=1.0)
+    plain = fretta.adapt(digits.model, "stein")
+    with pytest.warns(FrettaWarning, match="guard"):
+        guarded, source, health = digits.run(a, 1, 32, 320)
+    assert guarded > source + 0.2
+    assert "rollback" in {h.action for h in health}
+    adapted, _, _ = digits.run(plain, 1, 32, 320)
+    assert guarded > adapted - 0.05
+    statistics, gate = a.model.statistics, a.method.gate  # type: ignore[attr-defined]
+    assert statistics is not None
+    before = statistics.used[0].clone()
+    a.unlearn()
+    assert a.method.gate is gate  # type: ignore[attr-defined]
+    assert torch.equal(statistics.used[0], before)
+    assert same(dict(a.model.adapted), a.model.origin)
+
+
+@pytest.mark.parametrize("key", ["stein", "auto"])
+def test_methods_that_hedge_are_left_alone(key: str, digits: Digits) -> None:
+    guarded = fretta.adapt(digits.model, key, guard="rollback")
+    plain = fretta.adapt(digits.model, key)
+    for part in torch.cat([digits.x[0][:256], digits.x[1][:256]]).split(64):
+        assert torch.equal(guarded(part), plain(part))
 
 
 # ---- around it ---------------------------------------------------------------------------------

@@ -7,30 +7,17 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import warn
 from ..state import capture, copy_value, restore_snapshot, take_snapshot
+from .examiner import Examiner
 from .guard import Guard
 from .health import Health
-from .judge import (
-    FEW,
-    Harm,
-    does_well,
-    judge_learning,
-    judge_statistics,
-    learning_in_doubt,
-    statistics_in_doubt,
-    trusted_again,
-)
-from .monitor import Monitor, add_pair, compare, flat, measure
+from .judge import Harm
+from .monitor import flat, measure
 from .references import Learner, References
-from .schedule import Looks
 
-MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked
-WATCHED = 1 / 32  # share of the images that the source model sees without a guard
-MOVING = 10.0  # times the limit where statistics move: without learning they would be others
 FORGIVEN = 64  # good batches in a row that take back a strike
 DONE = {
     "skip": "the update is undone",
@@ -56,19 +43,14 @@ class Supervisor:
     """
 
     def __init__(self, learner: Learner, guard: Guard | None, classes: int) -> None:
-        self.learner, self.classes = learner, classes
+        self.learner = learner
         self.measures_only = guard is None
         self.guard = guard or Guard("warn")
-        self.limits = self.guard
-        if learner.model.statistics is not None:  # they are those of the learned model
-            self.limits = replace(self.guard, max_cost=MOVING * self.guard.max_cost)
         self.acts = self.guard.policy != "warn"
         self.origin = flat(learner.model.origin.values())
         self.learns = bool(learner.model.adapted)
         self.keeps = self.learns and self.guard.policy == "rollback"
-        method = learner.method
-        hedged = method.settles and learner.model.statistics is not None  # sees to it by itself
-        self.has_statistics = bool(learner.model.batch_norms) and method.adapts and not hedged
+        self.examiner = Examiner(learner, self.guard, classes)
         self.warned: set[str] = set()  # kinds of harm
         self.reset()
 
@@ -78,14 +60,9 @@ class Supervisor:
         self.until: int | None = None  # the batch at which a pause ends; None: a reset, or evidence
         self.strikes = 0  # times of harm by learning, less one for every long calm
         self.calm = 0  # good batches in a row
-        window, share = self.guard.window, self.guard.sample
-        self.look_unlearned, self.look_source = Looks(share, window), Looks(share / 4, window)
-        self.proof = window // 2  # images on which to do better than the source model, to be back
+        self.proof = self.guard.window // 2  # images on which to do better than the source model
         self.missing = 0  # of these
-        self.doubted = False  # whether the statistics are in doubt, on the first images
-        self.owed = 0.0  # images the source model has still to see, without a guard
-        self.normal: tuple[float, float] | None = None  # running entropy and marginal, of ln C
-        self.monitor = Monitor(self.guard, self.classes)
+        self.examiner.reset()
         self.ring: list[dict[str, Any]] = []  # snapshots of good states, the newest last
 
     # ---- one batch ---------------------------------------------------------------------------
@@ -99,15 +76,15 @@ class Supervisor:
         self.batch += 1
         health = replace(
             health,
-            reference_marginal=None if self.normal is None else self.normal[1] * self.monitor.unit,
-            changed=self.monitor.changed,
+            reference_marginal=self.examiner.reference_marginal(),
+            changed=self.examiner.monitor.changed,
         )
         if harm is not None:
             health = replace(health, action=self.guard.policy, reason=harm.reason)
         return logits, health
 
     def _adapted_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
-        learner = self.learner
+        learner, examiner = self.learner, self.examiner
         learning = self.mode is Mode.LEARNED
         before = flat(learner.model.parameters())
         snapshot = None
@@ -120,14 +97,17 @@ class Supervisor:
             raise
         health, mean = self._measure(logits, before)
         beside = References(learner, x)
-        harm = self._examine(logits, beside, health, mean, snapshot)
+        if self.measures_only:
+            examiner.sample(x, logits, health)
+            return logits, health, None
+        harm = examiner.examine(logits, beside, health, mean, learning and self.learns)
         if harm is None:
-            self._accept(health)
+            self._accept(snapshot)
         elif self.acts:
             logits = self._recover(beside, harm, snapshot)
         else:
             self._warn(harm, "the guard only warns")
-        if self.doubted and self.mode is not Mode.SOURCE and self.acts:
+        if examiner.doubted and self.mode is not Mode.SOURCE and self.acts:
             logits = beside.source
             harm = harm or Harm("source", "statistics are in doubt: the source model predicts")
         if harm is not None and self.acts:
@@ -140,12 +120,8 @@ class Supervisor:
         source = self.learner.source_forward(x)
         health, _ = self._measure(source, flat(self.learner.model.parameters()))
         unlearned = self.learner.watch(x)
-        self.monitor.add_changed(unlearned, source)
-        seen = add_pair(self.monitor.statistics, unlearned, source)
         self.missing -= len(x)
-        if seen is not None and self.missing <= 0 and trusted_again(seen, self.guard):
-            self._look_closely()
-            self.doubted = False
+        if self.examiner.returns(unlearned, source, enough=self.missing <= 0):
             self._learn_or_pause()
         reason = "the source model predicts until adaptation can be trusted"
         return source, health, Harm("source", reason)
@@ -161,101 +137,11 @@ class Supervisor:
             origin=self.origin,
         )
 
-    # ---- is it well? -------------------------------------------------------------------------
-
-    def _examine(
-        self,
-        logits: Tensor,
-        beside: References,
-        health: Health,
-        mean: Tensor,
-        snapshot: dict[str, Any] | None,
-    ) -> Harm | None:
-        """Harm, if there is any. A state that does well is kept for later."""
-        if self.measures_only:
-            if health.finite:
-                self._sample(beside.x, logits)
-            return None
-        if not health.finite:
-            return Harm("not finite", "logits or parameters are not finite")
-        self.monitor.add_own(health, mean)
-        learned = self.mode is Mode.LEARNED and self.learns
-        drift = health.drift if learned else None
-        drifted = drift is not None and drift > self.guard.max_drift
-        now, n = drifted or self._moved(), len(beside.x)
-        if not learned:
-            beside.unlearned = logits
-        harm = None
-        if self.look_source.due(n, now):
-            self.monitor.add_changed(logits, beside.source)
-            harm = self._examine_statistics(beside) if self.has_statistics else None
-        if harm is None and drifted:
-            moved = f"the parameters moved {drift:.2f} of their norm"
-            return Harm("drift", f"{moved} from the source model's")
-        if harm is None and learned and self.look_unlearned.due(n, now):
-            harm = self._examine_learning(logits, beside, snapshot)
-        return harm
-
-    def _examine_statistics(self, beside: References) -> Harm | None:
-        """The model without learning beside the source model."""
-        seen = add_pair(self.monitor.statistics, beside.unlearned, beside.source)
-        if seen is None:
-            return None
-        doubt = statistics_in_doubt(seen)
-        self.doubted = doubt and seen.images < self.guard.window // 2
-        if doubt:
-            self.look_source.ask(1)  # at the next batch
-        return judge_statistics(seen, self.guard)
-
-    def _examine_learning(
-        self, logits: Tensor, beside: References, snapshot: dict[str, Any] | None
-    ) -> Harm | None:
-        """The learned model beside the one without learning. A good state is kept for later."""
-        if not self.learner.model.batch_norms:
-            beside.unlearned = beside.source
-        seen = add_pair(self.monitor.learning, logits, beside.unlearned)
-        if seen is None:
-            return None
-        if learning_in_doubt(seen, self.limits):
-            self.look_unlearned.ask(1)
-        elif self.keeps and snapshot is not None:
+    def _accept(self, snapshot: dict[str, Any] | None) -> None:
+        """A good batch. A state that does well is kept for later."""
+        self.examiner.accept()
+        if self.examiner.good and self.keeps and snapshot is not None:
             self.ring = [*self.ring, snapshot][-self.guard.keep :]
-        return judge_learning(seen, self.limits)
-
-    def _look_closely(self) -> None:
-        for looks in (self.look_unlearned, self.look_source):
-            looks.ask(self.guard.window)
-
-    def _moved(self) -> bool:
-        """Whether the adapted model's own predictions are not what they were."""
-        level = self.monitor.level()
-        if level is None or self.normal is None or self.monitor.own.images < FEW:
-            return False
-        moved = level[0] - self.normal[0] > MOVED or self.normal[1] - level[1] > MOVED
-        if moved:
-            self.normal = level
-        return moved
-
-    def _sample(self, x: Tensor, logits: Tensor) -> None:
-        """Show the source model a few images; evenly spread, another place in each batch."""
-        self.owed += len(x) * WATCHED
-        k = min(int(self.owed), len(x))
-        if k < min(2, len(x)):
-            return
-        self.owed -= k
-        places = (torch.arange(k, device=x.device) * (len(x) // k) + self.batch) % len(x)
-        self.monitor.add_changed(logits[places], self.learner.source_forward(x[places]))
-
-    def _accept(self, health: Health) -> None:
-        new = self.monitor.level()
-        if self.measures_only:  # a reference beside the records, from all batches
-            new = (health.entropy / self.monitor.unit, health.marginal_entropy / self.monitor.unit)
-        if not health.finite or new is None:
-            return
-        if self.normal is not None:
-            old = self.normal
-            new = (0.9 * old[0] + 0.1 * new[0], 0.9 * old[1] + 0.1 * new[1])
-        self.normal = new
         self.calm += 1
         if self.calm % FORGIVEN == 0:
             self.strikes = max(0, self.strikes - 1)
@@ -264,17 +150,14 @@ class Supervisor:
 
     def _recover(self, beside: References, harm: Harm, before: dict[str, Any] | None) -> Tensor:
         """Go to a state that can be trusted; its logits, or a reference's."""
-        self.monitor.learning.clear()
-        self.monitor.own.clear()
+        self.examiner.after(harm)
         self.calm = 0
-        self._look_closely()
         if harm.kind == "not finite":
             self._restore(before)
             self._warn(harm, DONE["skip"])
             return self._finite_logits(beside)
         if harm.kind == "statistics":
             self._forget()
-            self.monitor.statistics.clear()
             self.mode, self.until = Mode.SOURCE, None
             self.missing = self.proof
             self.proof *= 2  # each time it takes twice the evidence to come back
@@ -318,7 +201,7 @@ class Supervisor:
         unlearned = beside.unlearned  # with the statistics of now
         for _ in self._earlier_states(before):
             logits = self.learner.current(beside.x)
-            if does_well(compare(logits, unlearned), self.limits):
+            if self.examiner.well(logits, unlearned):
                 return logits
         return unlearned
 
@@ -350,15 +233,14 @@ class Supervisor:
 
     # ---- state -------------------------------------------------------------------------------
 
-    PLAIN = ("batch", "until", "strikes", "calm", "proof", "missing", "owed", "doubted", "normal")
+    PLAIN = ("batch", "until", "strikes", "calm", "proof", "missing")
 
     def state_dict(self) -> dict[str, Any]:
         return {
             **{name: getattr(self, name) for name in self.PLAIN},
             "mode": self.mode.value,
             "warned": sorted(self.warned),
-            "monitor": self.monitor.state_dict(),
-            "looks": [self.look_unlearned.state_dict(), self.look_source.state_dict()],
+            "examiner": self.examiner.state_dict(),
             "ring": capture(self.ring),
         }
 
@@ -368,9 +250,5 @@ class Supervisor:
             setattr(self, name, state[name])
         self.mode = Mode(state["mode"])
         self.warned = set(state["warned"])
-        self.monitor.load_state_dict(state["monitor"])
-        for looks, saved in zip(
-            (self.look_unlearned, self.look_source), state["looks"], strict=True
-        ):
-            looks.load_state_dict(saved)
+        self.examiner.load_state_dict(state["examiner"])
         self.ring = capture(state["ring"])
