@@ -66,7 +66,8 @@ class Gate:
             float(v) / unit for v in torch.cat([self.row[:2], marginals])
         )
         even = min(1.0, max(0.0, (marginal - 0.93) / 0.04))  # all classes, evenly
-        gain = source_own - own + even * max(0.0, marginal - source_marginal)
+        lost = min(1.0, max(0.0, (0.55 - source_marginal) / 0.1))  # the source sees few
+        gain = source_own - own + even * lost * (marginal - source_marginal)
         self.usual += (1 - math.exp(-n / self.long)) * (gain - self.usual)
         gain += self.few / (self.few + self.images) * (self.usual - gain)
         self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))

@@ -283,7 +283,7 @@ class AdaptiveStatistics(Statistics):
     """
 
     shrink = 2.0  # k: multiples of the noise that count as chance
-    bias = 4.0  # noise of unbalanced classes, in variances between classes
+    bias = 8.0  # noise of unbalanced classes, in variances between classes
     clock = 512.0  # images that the memory holds
     recent = 8.0  # images that are compared with it; twice as many where classes are uneven
     offsets = 1000.0  # images over which offsets of classes are averaged
