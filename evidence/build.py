@@ -71,6 +71,8 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "guard-healthy": guards.healthy_table,
     "guard-cost": guards.cost_table,
     "streams": streams.streams_table,
+    "streams-summary": streams.summary_of,
+    "auto-parts": streams.parts_table,
     "streams-thresholds": streams.thresholds_table,
     "streams-recipes": streams.recipes_table,
     "streams-provenance": streams.provenance_text,

@@ -24,7 +24,17 @@ from nets import TIGHT, batches, build, grid, with_rounding_noise
 CPU = torch.device("cpu")
 # One wait to refuse bad pixels, one to learn whether the update was finite. Filters ask once more
 # on a CPU, where asking is free; the bank and the sign of features cost the rest.
-WAITS = {"source": 1, "bn": 1, "tent": 2, "s-fret": 3, "tipi": 2, "tea": 2, "eta": 4, "eata": 4}
+WAITS = {
+    "source": 1,
+    "bn": 1,
+    "tent": 2,
+    "s-fret": 3,
+    "tipi": 2,
+    "tea": 2,
+    "eta": 4,
+    "eata": 4,
+    "auto": 8,
+}
 
 
 def images(seed: int = 0, n: int = 16) -> Tensor:

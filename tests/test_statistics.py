@@ -97,6 +97,7 @@ def test_balanced_estimate_by_hand() -> None:
     statistics.images, statistics.unevenness = 100, 1.0
     label = torch.tensor([0, 0, 0, 0, 0, 1])
     statistics.assignment = Assignment(200.0 * torch.nn.functional.one_hot(label, 2))
+    statistics.assignment.classes = 2
     rows = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [10.0]]).expand(6, 2)
     old = {**statistics.memory, "within": torch.full((1, 2), 3.0)}
     found, noise, within, between = statistics._estimate(statistics.all, rows, old, 0)
