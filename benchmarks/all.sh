@@ -35,7 +35,7 @@ case $what in guard | all)
 esac
 case $what in estimate | all)
     python "$here/estimate.py" --raw raw --out "$out/estimate.json"
-    python "$here/uneven.py" --raw raw/uneven --out "$out/uneven.json"
+    python "$here/verdicts.py" --raw raw/verdicts --out "$out/verdicts.json"
     python "$here/diagnose.py" --out "$out/diagnose.json"
     python "$here/diagnose.py" --data pacs --out "$out/diagnose-pacs.json"
     ;;

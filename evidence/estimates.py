@@ -1,4 +1,4 @@
-"""Tables of docs/estimate.md, from what benchmarks/estimate.py and benchmarks/uneven.py wrote."""
+"""Tables of docs/estimate.md, from what benchmarks/estimate.py and benchmarks/verdicts.py wrote."""
 
 from __future__ import annotations
 
@@ -70,17 +70,9 @@ def errors_table(evidence: Evidence) -> str:
     for label, group in [*_groups(rows), ("called collapsed", [r for r in rows if r["collapsed"]])]:
         error = np.array([r["change"] - _true(r) for r in group])
         level = np.array([r["adapted"] - r["accuracy"] for r in group])
-        # 1e-4: an interval may end where the truth is, and the numbers are rounded
-        held = [r["low"] - 1e-4 <= _true(r) <= r["high"] + 1e-4 for r in group]
-        decided = [r for r in group if r["helps"] is not None]
-        right = sum((_true(r) > 0) == r["helps"] and _true(r) != 0 for r in decided)
-        lines.append([label, f"{100 * np.abs(error).mean():.1f}", f"{100 * error.mean():+.1f}"])
-        lines[-1] += [f"{100 * np.abs(level).mean():.1f}", f"{100 * np.mean(held):.0f} %"]
-        lines[-1] += [
-            f"{len(decided)} of {len(group)}",
-            f"{right} of {len(decided)}" if decided else DASH,
-        ]
-    head = ["", "error of change", "bias", "error of level", "coverage", "says something", "right"]
+        lines.append([label, str(len(group)), f"{100 * np.abs(error).mean():.1f}"])
+        lines[-1] += [f"{100 * error.mean():+.1f}", f"{100 * np.abs(level).mean():.1f}"]
+    head = ["", "runs", "error of change", "bias", "error of level"]
     return markdown(head, lines)
 
 
@@ -93,18 +85,78 @@ def others_table(evidence: Evidence) -> str:
     return markdown(["", "error of change", "error of level"], rows)
 
 
-def uneven_table(evidence: Evidence) -> str:
-    """Right verdicts without the check for uneven classes, with it, and with the true shares."""
-    rows, lines = _rows(evidence, "uneven"), []
-    for group in dict.fromkeys(r["group"] for r in rows):
-        mine = [r for r in rows if r["group"] == group]
-        lines.append([group, str(len(mine)), str(sum(r["uneven"] for r in mine))])
-        for column, word in (
-            *(("unchecked", True), ("helps", True)),
-            *(("prior", True), ("prior", False)),
-        ):
-            chosen = [r for r in mine if r[column] is word]
-            right = sum((r["true"] > 0) is word and r["true"] != 0 for r in chosen)
-            lines[-1].append(f"{right} of {len(chosen)}" if chosen else DASH)
-    head = ["streams", "runs", "look uneven", "helps, unchecked", "helps"]
-    return markdown([*head, "helps, shares given", "hurts, shares given"], lines)
+# ---- verdicts -----------------------------------------------------------------------------------
+
+
+TITLES = {"cifar10": "CIFAR-10", "digits": "digits", "pacs": "PACS"}
+CLEAR = 0.1  # a change of accuracy that one would want to be told
+
+
+def _verdicts(evidence: Evidence, part: str) -> Rows:
+    return [row for row in _rows(evidence, "verdicts") if row["part"] == part]
+
+
+def _word(row: dict[str, Any], prefix: str) -> bool | None:
+    """Does it claim help (True) or harm (False)?"""
+    return {"helps": True, "hurts": False, "collapsed": False}.get(row[f"{prefix}verdict"])
+
+
+def _said(rows: Rows, word: bool, prefix: str = "") -> str:
+    """Right claims of all such claims."""
+    said = [row for row in rows if _word(row, prefix) is word]
+    right = sum((row["true"] > 0) is word and row["true"] != 0 for row in said)
+    return f"{right} of {len(said)}" if said else DASH
+
+
+def _outside(row: dict[str, Any], prefix: str = "") -> float:
+    """How far the truth is from the middle of the interval, in halves of its width."""
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+    distance = abs(row["true"] - (low + high) / 2)
+    return float(distance / max((high - low) / 2, 1e-4)) if distance > 1e-4 else 0.0
+
+
+def _coverage(rows: Rows, prefix: str = "") -> str:
+    held = [r[f"{prefix}low"] - 1e-4 <= r["true"] <= r[f"{prefix}high"] + 1e-4 for r in rows]
+    return f"{100 * np.mean(held):.0f} %"
+
+
+def verdicts_table(evidence: Evidence) -> str:
+    """Streams that no constant was chosen on, by data, shift and balance."""
+    rows, lines = _verdicts(evidence, "report"), []
+    for data, title in TITLES.items():
+        for shifted in (False, True):
+            for uneven in (False, True):
+                wanted = data, shifted, uneven
+                group = [r for r in rows if (r["data"], r["shifted"], r["uneven"]) == wanted]
+                if not group:
+                    continue
+                name = f"{title}, {'shifted' if shifted else 'clean'}"
+                name += f", {'uneven' if uneven else 'even'}"
+                streams = len({r["stream"] for r in group})
+                clear = [r for r in group if r["true"] > CLEAR]
+                told = sum(_word(r, "") is True for r in clear)
+                lines.append([name, str(streams), str(len(group)), _coverage(group)])
+                lines[-1] += [f"{max(map(_outside, group)):.2f}", _said(group, True)]
+                lines[-1] += [_said(group, False), f"{told} of {len(clear)}" if clear else DASH]
+                lines[-1] += [_coverage(group, "source_"), _said(group, True, "source_")]
+                lines[-1].append(_said(group, False, "source_"))
+    head = ["", "streams", "verdicts", "coverage", "farthest", "helps", "hurts", "clear gains told"]
+    return markdown([*head, "source: coverage", "source: helps", "source: hurts"], lines)
+
+
+def verdicts_text(evidence: Evidence) -> str:
+    """The whole in two sentences."""
+    rows = _verdicts(evidence, "report")
+    streams = len({r["stream"] for r in rows})
+    parts = []
+    for prefix, title in (("", "Without labels"), ("source_", "With labeled source images")):
+        claims = [r for r in rows if _word(r, prefix) is not None]
+        wrong = [r for r in claims if (r["true"] > 0) is not _word(r, prefix) or not r["true"]]
+        far = max(_outside(r, prefix) for r in rows)
+        parts.append(
+            f"{title}: {len(claims)} of {len(rows)} verdicts claim help or harm, {len(wrong)} of"
+            f" them wrongly ({100 * len(wrong) / len(rows):.1f} % of all); the truth is at most"
+            f" {far:.2f} half-widths from the middle of the interval, which holds it in"
+            f" {_coverage(rows, prefix)}."
+        )
+    return f"{streams} streams. " + " ".join(parts)

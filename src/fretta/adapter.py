@@ -49,7 +49,7 @@ class Adapter(nn.Module):
     **          hyper-parameters of the method, by name; one that is given wins over what a
                 `variant` implies. Every method has `steps` (updates per batch), `episodic`
                 (forget after every batch), `predict` ("before" or "after" the update) and
-                `reset_every` (batches)
+                `reset_every` (batches), `statistics` (of batch norms, e.g. "adaptive")
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; no state changes
@@ -67,7 +67,7 @@ class Adapter(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        method: str | Method = "g-fret",
+        method: str | Method = "auto",
         *,
         source: Iterable[Any] | None = None,
         head: str | None = None,

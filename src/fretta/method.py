@@ -58,6 +58,8 @@ class Method:
     predict      logits of the forward "before" the update or of one "after" it; None is what
                  the paper does
     reset_every  begin again after so many batches; None: never
+    statistics   of batch norms: "source", "batch", "moving" or "adaptive" (parts/statistics.py), or
+                 the share of the batch in a mix with the source's; None is what the paper does
     """
 
     key: ClassVar[str] = ""

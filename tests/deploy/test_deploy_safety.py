@@ -89,7 +89,7 @@ def test_hostile_labels_stay_text(options: Make, tmp_path: Path) -> None:
     assert {p for p in tmp_path.rglob("*") if "out" not in p.parts} == before
     assert {p.name for p in (tmp_path / "out").glob("[!.]*")} == {
         *("predictions.csv", "health.jsonl", "adapted.safetensors"),
-        *("summary.html", "settings.json"),
+        *("summary.html", "settings.json", "label-me.csv"),
     }
     labels = {row["label"] for row in table(tmp_path / "out")}
     assert labels <= {*HOSTILE[:3], "'=HYPERLINK(1)"}

@@ -85,10 +85,10 @@ def test_uneven_classes() -> None:
     found = estimated(-0.5, 0.4, uneven=Dominant(1, 0.78))
     result = AdaptResult(Path(), True, counts, estimate=found, class_names=["dog", "cat"])
     (line,) = result.verdict_lines()
-    assert "cannot tell: classes look uneven (78 % predicted 'cat')" in line
+    assert "cannot tell, classes look uneven: 78 % predicted cat" in line
     assert "--prior" in line
     assert result.to_json()["verdict"] == "cannot tell"
-    assert "78 % predicted 'cat'" in result.to_json()["reason"]
+    assert "78 % predicted cat" in result.to_json()["reason"]
 
 
 def test_the_source_model_predicted(options: Make, classes: Path, monkeypatch: Any) -> None:

@@ -35,7 +35,7 @@ class CommandOptions:
         typer.Option(help="A folder, a text file with a path per line, or - for paths on stdin."),
     ]
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")]
-    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "g-fret"
+    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
     labels: opt.Labels = None
     guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
         "rollback"
@@ -88,11 +88,22 @@ def adapt(
     checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in --out.")] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="label-me.csv of the run in --out, filled in: its verdict, and no run."),
+    ] = None,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import AdaptOptions, adapt_images
     from ..estimate.prior import read_prior
 
+    if answers is not None:
+        from ..deploy.label_me import answer_run
+
+        if resume or force:
+            raise ConfigError("--answers is about the run in --out; --resume and --force make one")
+        print_line(f"Adapting {answer_run(options.out, answers)}.")
+        return
     if resume and force:
         raise ConfigError("--resume continues and --force starts again; give one of them")
     with _signals() as received, _progress() as show:

@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from .app import print_line, print_table
 from .progress import progress_bar
 
 if TYPE_CHECKING:
+    from ..deploy.label_me import Predicted
     from ..estimate.compare import Compared
     from ..experiment.case import Case
     from ..experiment.loop import Item
@@ -41,14 +42,16 @@ class Images:
     total: int
     labels: Labels
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # (file, why), as found
+    names: list[str] = field(default_factory=list)  # of the files that were read
 
 
 def compare(
     model: opt.ModelOptions,
     data: opt.DataOptions,
-    methods: opt.Methods = "source,bn,tent,s-fret,g-fret",
+    methods: opt.Methods = "source,bn,tent,g-fret,stein,auto",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for compare.html, compare.csv and compare.json.")
+        Path | None,
+        typer.Option(help="Folder for compare.html, compare.csv and compare.json, label-me.csv."),
     ] = None,
     pretrained: opt.Pretrained = False,
     labels: opt.Labels = None,
@@ -65,6 +68,10 @@ def compare(
         float, typer.Option(help="That calibrates the source model, if known.")
     ] = 1.0,
     prior: opt.Prior = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="label-me.csv, filled in: the verdict from it. All else as before."),
+    ] = None,
     skip_unreadable: opt.SkipUnreadable = False,
     device: opt.Device = None,
     workers: opt.Decoders = 2,
@@ -73,6 +80,7 @@ def compare(
     from ..estimate.compare import answer
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
+    from ..estimate.shares import measure_source
     from ..experiment.case import open_case
     from .compare_page import note_on, table_of
 
@@ -102,6 +110,9 @@ def compare(
     names, shares = images.labels.names, None
     if given_prior is not None:
         shares = class_shares(given_prior, images.labels.by_name(), len(names))
+    facts = measure_source(case, stream.batch_size) if shares is None else None
+    if facts is not None:
+        print_line(f"shares  what the model confuses on {facts.images:,} labeled source images")
     with progress_bar("images") as advance:
         rows = run(
             case.net,
@@ -112,17 +123,21 @@ def compare(
             level=level,
             temperature=temperature,
             prior=shares,
+            facts=facts,
             on_batch=lambda done: advance(done, images.total),
         )
     # a data set may name fewer classes than the model has
     names += [f"class {i}" for i in range(len(names), len(rows[0].predicted))]
+    if answers is not None:
+        rows = _with_answers(rows, images, names, answers, level)
     _print_unreadable(images)
     print_table(*table_of(rows, names))
     print_line("\n" + note_on(rows, level))
     print_line("\n" + answer(rows, names))
     if out is not None:
-        facts = {"model": model.model, "data": data.data, "images": case.images_text()}
-        _write(out, rows, images, {**facts, "prior": shares, "answer": answer(rows, names)})
+        about = {"model": model.model, "data": data.data, "images": case.images_text()}
+        _write(out, rows, images, {**about, "prior": shares, "answer": answer(rows, names)})
+    _ask(out, rows, images, names)
 
 
 def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
@@ -185,6 +200,7 @@ def _from_files(
     if why_not:
         print_line(f"accuracy unknown: {why_not}")
     unreadable: list[tuple[str, str]] = []
+    read: list[str] = []
 
     def batches() -> Iterator[Item]:
         grouped = group(names, options.batch_size, len(names))
@@ -195,11 +211,54 @@ def _from_files(
             unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
             if not batch.kept:
                 continue
+            read.extend(batch.names[i] for i in batch.kept)
             folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
             yield Item(case.preprocessing.apply(batch.pixels, case.device), y)
 
-    return Images(batches(), len(names), case.labels, unreadable)
+    return Images(batches(), len(names), case.labels, unreadable, read)
+
+
+# ---- a few labels --------------------------------------------------------------------------------
+
+
+def _predicted(rows: list[Compared], images: Images, names: list[str]) -> Predicted:
+    """What all methods predict, image by image."""
+    from ..deploy.label_me import Predicted
+
+    classes = {row.method: row.classes for row in rows if row.classes is not None}
+    return Predicted(images.names, classes.pop("source"), classes, names)
+
+
+def _with_answers(
+    rows: list[Compared], images: Images, names: list[str], file: Path, level: float
+) -> list[Compared]:
+    from ..deploy.label_me import read_answers
+    from ..estimate.compare import ranked
+
+    if not images.names or any(row.measured is not None for row in rows):
+        raise ConfigError("--answers is for images without labels; here the labels are known")
+    found = read_answers(file, _predicted(rows, images, names), level)
+    return ranked(replace(row, answered=found.get(row.method)) for row in rows)
+
+
+def _ask(out: Path | None, rows: list[Compared], images: Images, names: list[str]) -> None:
+    """Where no method is known to help, the images whose labels would decide."""
+    from ..deploy.label_me import write_questions
+    from ..deploy.output import LABEL_ME
+
+    unsure = [r for r in rows if r.verdict == "cannot tell" and not (r.measured or r.answered)]
+    if not images.names or not unsure or any(row.verdict == "helps" for row in rows):
+        return
+    best = max(unsure, key=lambda row: row.estimate.change)
+    if out is None:
+        print_line(f"With --out, {LABEL_ME} names the images whose labels would decide.")
+        return
+    found, estimate = _predicted(rows, images, names), best.estimate
+    asked = write_questions(out / LABEL_ME, found, best.method, estimate.change, estimate.level)
+    print_line(
+        f"{asked:,} labels would decide: fill in {out / LABEL_ME}, and give it with --answers"
+    )
 
 
 # ---- output --------------------------------------------------------------------------------------

@@ -46,11 +46,16 @@ Set = Annotated[
 Source = Annotated[
     str | None,
     typer.Option(
-        help="Source images, for methods that need some: a data set; compare: also a folder."
+        help="Source images, for methods that need some: a data set; compare: also a folder, and"
+        " where their labels are known they tell the shares of the classes."
     ),
 ]
 SourceFolder = Annotated[
-    Path | None, typer.Option(help="Folder of source images, for methods that need some.")
+    Path | None,
+    typer.Option(
+        help="Folder of source images, for methods that need some; in folders named as classes"
+        " they also tell the shares of the classes."
+    ),
 ]
 Labels = Annotated[
     Path | None,
@@ -59,8 +64,8 @@ Labels = Annotated[
 Prior = Annotated[
     str | None,
     typer.Option(
-        help="Shares of the classes, where they are uneven and known: cat=0.8,dog=0.2, or a"
-        " CSV or JSON file. Classes that are not named share the rest."
+        help="Shares of the classes, if known: cat=0.8,dog=0.2, a CSV or JSON file, or uniform."
+        " Classes that are not named share the rest."
     ),
 ]
 SkipUnreadable = Annotated[

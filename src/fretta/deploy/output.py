@@ -28,8 +28,8 @@ from ..errors import StoreError
 
 PREDICTIONS, HEALTH = "predictions.csv", "health.jsonl"
 WEIGHTS, PAGE, SETTINGS = "adapted.safetensors", "summary.html", "settings.json"
-CHECKPOINT, LOCK = "checkpoint.pt", ".lock"
-FILES = (PREDICTIONS, HEALTH, WEIGHTS, PAGE, SETTINGS, CHECKPOINT)
+CHECKPOINT, LOCK, LABEL_ME = "checkpoint.pt", ".lock", "label-me.csv"
+FILES = (PREDICTIONS, HEALTH, WEIGHTS, PAGE, SETTINGS, CHECKPOINT, LABEL_ME)
 CHECKPOINT_FORMAT = 3
 
 TOP = 5

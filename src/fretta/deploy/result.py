@@ -14,6 +14,7 @@ import numpy as np
 from ..data.read_ahead import FileBatch
 from ..estimate import Estimate, Measured
 from ..estimate.verdict import estimate_text, reason, verdict
+from .output import LABEL_ME
 
 SPREAD = 256  # images, spread over the run, on which the written weights are checked
 SHOWN = 50  # unreadable files that are listed by name
@@ -164,6 +165,7 @@ class AdaptResult:
     why_source: str = ""  # nothing was adapted, or the guard does not let the adapted model predict
     weights: WeightsCheck | None = None
     notes: list[str] = field(default_factory=list)
+    asked: int = 0  # images in label-me.csv, whose labels would decide
 
     @property
     def accuracy(self) -> float | None:
@@ -214,7 +216,13 @@ class AdaptResult:
             more = "; --prior takes their shares" if self.reason else ""
             estimated = estimate_text(self.estimate, self.class_names) + more
         if self.measured is None:
-            return [f"estimated without labels: {estimated}"]
+            lines = [f"estimated without labels: {estimated}"]
+            if self.asked:
+                lines.append(
+                    f"{self.asked:,} labels would decide: fill in {self.out / LABEL_ME} and give it"
+                    " with --answers"
+                )
+            return lines
         return [str(self.measured), f"without labels the estimate is: {estimated}"]
 
     @property
@@ -234,5 +242,6 @@ class AdaptResult:
             "reason": self.reason,
             "measured": None if self.measured is None else self.measured.to_json(),
             "estimate": None if self.estimate is None else asdict(self.estimate),
+            "asked": self.asked,
             "weights": None if self.weights is None else asdict(self.weights),
         }

@@ -18,10 +18,13 @@ from torch import Tensor, nn
 
 from ..data.read_ahead import FileBatch, group, read_ahead
 from ..errors import ConfigError, DataError, FrettaWarning, StoreError
-from ..estimate import Estimator
+from ..estimate import Estimate, Estimator
+from ..estimate.shares import measure_source
+from ..estimate.verdict import HELPS
 from ..guard import Health
 from ..parts.features import logits_of
 from . import output
+from .label_me import read_predictions, write_questions
 from .options import AdaptOptions
 from .output import CHECKPOINT, HEALTH, PREDICTIONS, AppendedFile, write_file
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
@@ -88,7 +91,8 @@ class Run:
         self.out = setup.options.out
         self.adapter = setup.adapter()
         self.adapter.on_health(self._write_health)
-        self.estimator = Estimator(prior=setup.prior)
+        known = measure_source(setup.case, self.options.batch_size) if setup.prior is None else None
+        self.estimator = Estimator(prior=setup.prior, source=known)
         self.counts = Counts.empty(len(setup.case.labels.names))
         sizes = {PREDICTIONS: 0, HEALTH: 0}
         if previous is None:
@@ -231,12 +235,24 @@ class Run:
         elif self.adapter.safe:
             result.why_source = "the guard set adaptation aside"
         result.weights = self._write_weights()
+        if complete and result.verdict == HELPS[None] and result.measured is None:
+            result.asked = self._ask(result.estimate)
         text = summary_page(self.setup, self.adapter.hyperparameters, result)
         write_file(self.out / output.PAGE, text.encode("utf-8", "backslashreplace"))
         self._write_settings(result)
         if complete:
             (self.out / CHECKPOINT).unlink(missing_ok=True)
         return result
+
+    def _ask(self, found: Estimate) -> int:
+        """Write the images whose labels would decide; how many."""
+        self.predictions.sync()
+        seen = read_predictions(self.out, self.setup.case.labels.names)
+        method = self.options.method
+        seen.adapted = {method: seen.adapted[""]}
+        file = self.out / output.LABEL_ME
+        with output.disk_errors(file):
+            return write_questions(file, seen, method, found.change, found.level)
 
     def _write_weights(self) -> WeightsCheck | None:
         """The adapted model as plain weights; None where the method has none to write.
@@ -295,6 +311,7 @@ class Run:
             "complete": result is not None and result.complete,
             "options": self.options.to_json(),
             "identity": self.setup.identity(),
+            "classes": self.setup.case.labels.names,
             "preprocessing": self.setup.case.preprocessing.to_json(),
             "decoding": vars(self.setup.decoding),
             "hyperparameters": self.adapter.hyperparameters,

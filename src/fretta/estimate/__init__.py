@@ -16,8 +16,9 @@ image at a time, so if its predictions are more alike within a batch than across
 batches, so are the labels. Batch statistics remove what the images of a batch have in common; a
 model whose predictions have lost it has lost accuracy.
 
-Without a prior the classes are assumed to be nearly balanced. Where they look uneven, the estimate
-never says that adapting helps. Where labels are known, `Measured` decides.
+The shares π are those of a prior, or what labeled source images tell (`SourceFacts`). Else the
+interval covers every guess that the predictions allow, from nearly balanced classes to the shares
+that either model predicts. Where labels are known, `Measured` decides.
 
 docs/estimate.md says how well this works, and when it does not.
 """
@@ -25,7 +26,7 @@ docs/estimate.md says how well this works, and when it does not.
 from __future__ import annotations
 
 from .estimator import Estimate, Estimator, combine, estimate
-from .sums import Dominant
+from .shares import Dominant, SourceFacts
 from .verdict import Measured
 
-__all__ = ["Dominant", "Estimate", "Estimator", "Measured", "combine", "estimate"]
+__all__ = ["Dominant", "Estimate", "Estimator", "Measured", "SourceFacts", "combine", "estimate"]

@@ -14,7 +14,9 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ..adapter import Adapter
@@ -22,7 +24,8 @@ from ..errors import ConfigError, DataError
 from ..experiment.loop import Item, Step, stream_through
 from ..method import Method
 from ..methods import Source
-from . import Estimate, Estimator, Measured, combine
+from . import Estimate, Estimator, Measured, SourceFacts, combine
+from .answers import Answered
 from .verdict import UNCHANGED, points, reason, verdict
 
 SOURCE = "source"  # the unadapted model, which the others are compared with
@@ -42,6 +45,8 @@ class Compared:
     predicted: list[int] = field(default_factory=list)  # images by predicted class
     labeled: list[int] = field(default_factory=list)  # images by true class; of these, right:
     right: list[int] = field(default_factory=list)
+    answered: Answered | None = None  # from a few labels that were asked for
+    classes: NDArray[np.int64] | None = field(default=None, repr=False)  # predicted, image by image
 
     @property
     def reference(self) -> bool:
@@ -49,19 +54,22 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """Measured where labels are known, else estimated."""
-        return "reference" if self.reference else verdict(self.estimate, self.measured)
+        """Measured where labels are known, from answers where some were given, else estimated."""
+        if self.reference:
+            return "reference"
+        return verdict(self.estimate, self.measured or self.answered)
 
     @property
     def change(self) -> float:
         """By which methods are ranked: an estimate that cannot be trusted is no gain."""
-        if self.measured is not None:
-            return self.measured.change
+        if (known := self.measured or self.answered) is not None:
+            return known.change
         change = self.estimate.change
         return change if self.estimate.uneven is None else min(change, 0.0)
 
     def to_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        values = asdict(self)
+        values = asdict(replace(self, classes=None))
+        del values["classes"]
         estimate = values.pop("estimate")
         return {
             **values,
@@ -71,6 +79,7 @@ class Compared:
             "without_labels": "reference" if self.reference else verdict(self.estimate),
             "reason": reason(self.estimate, names),
             "measured": None if self.measured is None else self.measured.to_json(),
+            "answered": None if self.answered is None else self.answered.to_json(),
         }
 
 
@@ -84,6 +93,7 @@ def compare(
     level: float = 0.9,
     temperature: float = 1.0,
     prior: Sequence[float] | None = None,
+    facts: SourceFacts | None = None,
     on_batch: Callable[[int], None] = lambda images: None,
 ) -> list[Compared]:
     """Adapt with every method along `batches`; the best first, as far as one can tell.
@@ -93,12 +103,13 @@ def compare(
     level        how often the intervals are meant to hold
     temperature  of the source model, if it was measured on labeled source images
     prior        share of each class among the images, if known
+    facts        the source model on labeled source images, if there are some
     on_batch     called after every batch with the number of images so far
     """
     if SOURCE in methods and methods[SOURCE].adapts:
         raise ConfigError(f"{SOURCE!r} is the unadapted model; give the method another label")
     methods = {SOURCE: Source(), **methods}
-    estimator = partial(Estimator, level=level, temperature=temperature, prior=prior)
+    estimator = partial(Estimator, level=level, temperature=temperature, prior=prior, source=facts)
     results = {label: _Result(estimator) for label in methods}
     shared = copy.deepcopy(model)
     adapters: dict[str, Adapter] = {}
@@ -124,6 +135,10 @@ def compare(
     pairs = [row.estimate.source for row in rows[1:]] or [rows[0].estimate.source]
     common = sum(pairs) / len(pairs)
     rows = [replace(row, estimate=_with_source(row.estimate, common)) for row in rows]
+    return ranked(rows)
+
+
+def ranked(rows: Iterable[Compared]) -> list[Compared]:
     return sorted(rows, key=lambda row: (row.verdict == "collapsed", -row.change))
 
 
@@ -140,6 +155,7 @@ class _Result:
         self.seconds: list[float] = []
         self.gained = self.lost = 0
         self.predicted = self.labeled = self.right = torch.zeros(1, dtype=torch.long)
+        self.classes: list[NDArray[np.int64]] = []
 
     def add(self, item: Item, source: Step, adapted: Step) -> None:
         self.estimators.setdefault(item.domain, self.estimator()).update(
@@ -149,6 +165,7 @@ class _Result:
         classes = adapted.logits.shape[1]
         before, after = source.logits.argmax(1), adapted.logits.argmax(1)
         self.predicted = self.predicted + after.bincount(minlength=classes)
+        self.classes.append(after.numpy())
         y = torch.full_like(after, -1) if item.y is None else item.y
         if len(y) != len(after):
             raise ConfigError(f"a batch of {len(after)} images has {len(y)} labels")
@@ -173,6 +190,7 @@ class _Result:
             self.predicted.tolist(),
             self.labeled.tolist(),
             self.right.tolist(),
+            classes=np.concatenate(self.classes),
         )
 
 
@@ -184,22 +202,20 @@ def answer(rows: Iterable[Compared], names: Sequence[str] = ()) -> str:
         best, estimate = helping[0], helping[0].estimate
         near = [row.method for row in helping[1:] if best.change - row.change < TIE]
         ties = f" About the same: {', '.join(near)}." if near else ""
-        if best.measured is not None:
-            return f"Adapting {best.measured}, with {best.method}.{ties}"
+        if (known := best.measured or best.answered) is not None:
+            return f"Adapting {known}, with {best.method}.{ties}"
         return (
             f"Adapting helps: {best.method} is estimated at {points(estimate.change)} points"
             f" ({points(estimate.low)} to {points(estimate.high)}) against the source model.{ties}"
         )
     if rows and all(row.verdict in ("hurts", "collapsed") for row in rows):
         best = rows[0]
-        if best.measured is not None:
-            return f"Adapting {best.measured}, with {best.method}, and no method does better."
+        if (known := best.measured or best.answered) is not None:
+            return f"Adapting {known}, with {best.method}, and no method does better."
         return "Adapting hurts: every method here is estimated below the source model. Keep it."
     if rows and all(row.verdict == UNCHANGED for row in rows):
         return "The source model predicted: no method changed a prediction."
     for row in rows:
-        if row.measured is None and (why := reason(row.estimate, names)):
-            return (
-                f"Cannot tell: {why}. Give their shares (--prior), or label a few hundred images."
-            )
+        if not (row.measured or row.answered) and (why := reason(row.estimate, names)):
+            return f"Cannot tell, {why}. Give their shares (--prior), or label a few images."
     return "Cannot tell: no method is clearly better than the source model on these images."

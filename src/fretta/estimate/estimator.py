@@ -13,16 +13,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, InputError, StateError
-from .sums import (
-    HEAD,
-    Array,
-    Dominant,
-    accuracies,
-    batch_sums,
-    change_variance,
-    dominant_class,
-    effective_classes,
-)
+from .shares import Dominant, SourceFacts, dominant_class
+from .sums import HEAD, Array, accuracies, batch_sums, change_variance, effective_classes
 
 STATE_FORMAT = 1
 BLOCKS = 32  # of consecutive batches; when they are full, neighbors are merged
@@ -48,7 +40,8 @@ class Estimate:
     level: float = 0.9  # how often the interval is meant to hold the truth
     disagreement: float = 0.0  # share of images on which the predictions differ
     collapsed: bool = False  # the adapted model predicts far fewer classes than the source model
-    uneven: Dominant | None = None  # no prior, and both models predict this class far too often
+    uneven: Dominant | None = None  # no prior, and this class may make the classes uneven
+    balanced: bool = True  # `change` assumes nearly balanced classes; else their shares are known
 
 
 class Estimator:
@@ -61,6 +54,8 @@ class Estimator:
     temperature  divides the logits of both: 1, or what calibrates the source model on labeled
                  source images
     prior        share of each class among the images, if known
+    source       the source model on labeled source images: what it confuses tells the shares of
+                 the classes where the images did not shift
     """
 
     def __init__(
@@ -69,6 +64,7 @@ class Estimator:
         level: float = 0.9,
         temperature: float = 1.0,
         prior: Sequence[float] | None = None,
+        source: SourceFacts | None = None,
     ) -> None:
         if not 0 < level < 1:
             raise ConfigError(f"level={level!r}; a share between 0 and 1, such as 0.9, is expected")
@@ -76,6 +72,7 @@ class Estimator:
             raise ConfigError(f"temperature={temperature!r}; a positive number is expected")
         self.level, self.temperature = level, temperature
         self.prior = None if prior is None else _shares(prior)
+        self.source = source
         self.reset()
 
     def reset(self) -> None:
@@ -132,31 +129,45 @@ class Estimator:
             raise InputError("there is nothing to estimate from: no batch has been seen")
         sums = np.stack(self._sums)
         total = sums.sum(0)
-        source, adapted = (float(a[0]) for a in accuracies(total[None], self.prior))
         n, d = int(total[0]), float(total[1] / total[0])
-        change = max(-d, min(d, adapted - source))
-        # d/n: what labels do given the predictions, each of n images moves the change by -1, 0 or 1
-        sampling = change_variance(sums, self.prior) + d / n
-        model = MODEL_ERROR * d / NormalDist().inv_cdf(0.95)
-        half = NormalDist().inv_cdf(0.5 + self.level / 2) * math.sqrt(sampling + model**2)
-        low, high = max(change - half, -d), min(change + half, d)
         confidence, confidence_a, by_source, by_adapted = np.split(total[HEAD:], 4)
         before, after = effective_classes(by_source), effective_classes(by_adapted)
         collapsed = after - 1 < COLLAPSED * (before - 1)
-        uneven = None
-        if self.prior is None and not collapsed and d > 0:
-            counts = by_adapted if predicted is None else np.asarray(predicted, dtype=np.float64)
-            surer = bool(confidence_a.sum() > confidence.sum())
+        counts = by_adapted if predicted is None else np.asarray(predicted, dtype=np.float64)
+        surer = bool(confidence_a.sum() > confidence.sum())
+        known, uneven = self._known_shares(by_source, confidence), None
+        guesses: list[Array | None] = [known]
+        if known is None and d > 0 and not collapsed:
             uneven = dominant_class(by_source, counts, surer)
+            guesses.append(_shares(by_adapted))
+        if uneven is not None or (known is None and not (collapsed or surer)):
+            guesses.append(self._source_shares(by_source))
+        pairs = [[float(a[0]) for a in accuracies(total[None], guess)] for guess in guesses]
+        changes = [max(-d, min(d, adapted - source)) for source, adapted in pairs]
+        # d/n: what labels do given the predictions, each of n images moves the change by -1, 0 or 1
+        sampling = max(change_variance(sums, guess) for guess in guesses) + d / n
+        model = MODEL_ERROR * d / NormalDist().inv_cdf(0.95)
+        half = NormalDist().inv_cdf(0.5 + self.level / 2) * math.sqrt(sampling + model**2)
+        low, high = max(min(changes) - half, -d), min(max(changes) + half, d)
         if uneven is not None:  # all that capacity took off the source model may have been correct
             low = -d
         return Estimate(
-            *(source, adapted, change, low, high, n, _helps(low, high)),
+            *(pairs[0][0], pairs[0][1], changes[0], low, high, n, _helps(low, high)),
             level=self.level,
             disagreement=d,
             collapsed=collapsed,
             uneven=uneven,
+            balanced=known is None,
         )
+
+    def _known_shares(self, counts: Array, mass: Array) -> Array | None:
+        """As given, or by what the source model confuses if the images did not shift."""
+        if self.prior is not None or self.source is None:
+            return self.prior
+        return None if self.source.shifted(counts, mass) else self.source.shares(counts)
+
+    def _source_shares(self, counts: Array) -> Array:
+        return _shares(counts) if self.source is None else self.source.shares(counts)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything seen so far, as tensors and plain values."""
@@ -192,20 +203,21 @@ def estimate(
     level: float = 0.9,
     temperature: float = 1.0,
     prior: Sequence[float] | None = None,
+    source: SourceFacts | None = None,
 ) -> Estimate:
     """`Estimator` in one call: (N, C) logits of both models, or one such tensor per batch.
 
     Give batches where there were batches: how much they differ from each other is part of the
     interval. A single tensor counts as one batch.
     """
-    estimator = Estimator(level=level, temperature=temperature, prior=prior)
-    source, adapted = (
+    estimator = Estimator(level=level, temperature=temperature, prior=prior, source=source)
+    before, after = (
         [logits] if isinstance(logits, Tensor) else list(logits)
         for logits in (source_logits, adapted_logits)
     )
-    if len(source) != len(adapted):
-        raise InputError(f"{len(source)} batches of source logits, {len(adapted)} of adapted ones")
-    for pair in zip(source, adapted, strict=True):
+    if len(before) != len(after):
+        raise InputError(f"{len(before)} batches of source logits, {len(after)} of adapted ones")
+    for pair in zip(before, after, strict=True):
         estimator.update(*pair)
     return estimator.result()
 
@@ -238,7 +250,7 @@ def _helps(low: float, high: float) -> bool | None:
     return True if low > 0 else False if high < 0 else None
 
 
-def _shares(prior: Sequence[float]) -> Array:
+def _shares(prior: Sequence[float] | Array) -> Array:
     shares = np.asarray(prior, dtype=np.float64)
     if shares.ndim != 1 or not np.isfinite(shares).all() or (shares < 0).any() or not shares.sum():
         raise ConfigError(f"prior={prior!r}; a share >= 0 for each class is expected")

@@ -15,10 +15,13 @@ from typing import Any
 from ..errors import ConfigError
 
 SHOWN = 8  # class names that an error lists
+UNIFORM = "uniform"  # every class has the same share
 
 
 def read_prior(text: str) -> dict[str, float]:
-    """cat=0.8,dog=0.2, or a JSON or CSV file of shares or counts."""
+    """cat=0.8,dog=0.2, a JSON or CSV file of shares or counts, or uniform: no class by name."""
+    if text.strip().casefold() == UNIFORM:
+        return {}
     if os.path.isfile(text):
         pairs = _read_file(Path(text))
     else:
@@ -65,8 +68,11 @@ def class_shares(
     """The share of every class; `numbers` has the number of each name, in lower case.
 
     Values that add up to 1 or less are shares, and classes that are not named divide the rest
-    evenly. Larger ones are counts, and classes that are not named have none.
+    evenly. Larger ones are counts, and classes that are not named have none. An empty table means
+    balanced classes.
     """
+    if not prior:
+        return [1 / classes] * classes
     unknown = [name for name in prior if name.casefold() not in numbers]
     if unknown:
         near = get_close_matches(unknown[0].casefold(), numbers, n=1)

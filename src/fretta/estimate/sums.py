@@ -10,7 +10,6 @@ the batch before.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,11 +24,6 @@ SLACK = 1.0  # standard deviations of a sampled share by which a class may excee
 LOST = 0.45  # accuracy per lost likeness within batches (a root of probabilities, see likeness)
 LIKENESS_DOUBT = 3.0  # standard deviations that likeness within the source model's batches exceeds
 REPLICATES = 200  # of the bootstrap
-# Uneven classes: more than a balanced share by one standard deviation of a sampled share, and for
-# "far more" by a twentieth of the images on top, which confusions explain. docs/estimate.md has
-# the false alarms and the misses.
-CONFUSED = 0.05
-DOUBT = 1.0
 
 
 def batch_sums(source: Tensor, adapted: Tensor, temperature: float, before: Array | None) -> Array:
@@ -112,37 +106,3 @@ def effective_classes(counts: Array) -> float:
     """exp of the entropy of the predicted shares."""
     share = counts[counts > 0] / max(counts.sum(), 1)
     return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0
-
-
-@dataclass(frozen=True)
-class Dominant:
-    """The class that makes a stream look uneven, and the share of images predicted as it."""
-
-    number: int
-    share: float
-
-
-def dominant_class(source: Array, adapted: Array, surer: bool) -> Dominant | None:
-    """The dominant class by counts of predictions; None where the classes may well be balanced.
-
-    Without a prior, capacity assumes nearly balanced classes. On a stream of 80 % cats the source
-    model then loses for every cat, and a model whose batch statistics spread the cats over other
-    classes looks better when it is far worse. The source model alone proves nothing: under shift it
-    may predict one class for half of a balanced stream. The classes look uneven if the source model
-    predicts one of them far more often than its balanced share, and
-
-        the adapted model does so too, or
-        it still does so a little and is less confident than the source model (`surer` is False):
-        what seems to help is then only the assumption of balanced classes.
-    """
-    even = 1 / len(source)
-    counts = np.stack([source, adapted])  # the source model may have seen fewer images
-    images = counts.sum(1, keepdims=True)
-    shares = counts / images
-    more = even + DOUBT * np.sqrt(even * (1 - even) / images[:, 0])
-    suspect = shares[0] > more[0] + CONFUSED
-    suspect &= shares[1] > more[1] + (CONFUSED if surer else 0)
-    if not suspect.any():
-        return None
-    number = int(np.where(suspect, shares.sum(0), 0).argmax())
-    return Dominant(number, float(shares[:, number].max()))

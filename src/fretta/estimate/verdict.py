@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Protocol
 
 from .estimator import Estimate
-from .sums import Dominant
+from .shares import Dominant
 
 HELPS = {True: "helps", False: "hurts", None: "cannot tell"}
 UNCHANGED = "no change"  # no prediction differs from the source model's
@@ -51,11 +51,7 @@ class Measured:
 
     @property
     def p(self) -> float:
-        """Exact McNemar test, two-sided: scipy's binomtest without scipy."""
-        n, k = self.gained + self.lost, min(self.gained, self.lost)
-        scale = math.lgamma(n + 1) - n * math.log(2)
-        tail = (math.exp(scale - math.lgamma(i + 1) - math.lgamma(n - i + 1)) for i in range(k + 1))
-        return min(1.0, 2 * math.fsum(tail))
+        return exact_p(self.gained, self.lost)
 
     @property
     def p_text(self) -> str:
@@ -78,12 +74,27 @@ class Measured:
         return {**asdict(self), "change": self.change, "low": low, "high": high, "p": self.p}
 
 
+def exact_p(gained: int, lost: int) -> float:
+    """Exact McNemar test, two-sided: scipy's binomtest without scipy."""
+    n, k = gained + lost, min(gained, lost)
+    scale = math.lgamma(n + 1) - n * math.log(2)
+    tail = (math.exp(scale - math.lgamma(i + 1) - math.lgamma(n - i + 1)) for i in range(k + 1))
+    return min(1.0, 2 * math.fsum(tail))
+
+
 def points(value: float) -> str:
     return f"{round(100 * value, 1) + 0.0:+.1f}"  # + 0.0: never -0.0
 
 
-def verdict(estimate: Estimate, measured: Measured | None = None) -> str:
-    """helps, hurts, cannot tell, collapsed or no change. A measurement overrides the estimate."""
+class Judged(Protocol):
+    """Labels were seen."""
+
+    @property
+    def helps(self) -> bool | None: ...
+
+
+def verdict(estimate: Estimate, measured: Judged | None = None) -> str:
+    """helps, hurts, cannot tell, collapsed or no change. Labels override the estimate."""
     if measured is not None:
         return HELPS[measured.helps]
     if estimate.collapsed:
@@ -93,7 +104,7 @@ def verdict(estimate: Estimate, measured: Measured | None = None) -> str:
 
 def unevenness(found: Dominant, names: Sequence[str]) -> str:
     name = names[found.number] if found.number < len(names) else f"class {found.number}"
-    return f"classes look uneven ({100 * found.share:.0f} % predicted {name!r})"
+    return f"classes look uneven: {100 * found.share:.0f} % predicted {name}"
 
 
 def reason(estimate: Estimate, names: Sequence[str]) -> str:
@@ -106,7 +117,7 @@ def reason(estimate: Estimate, names: Sequence[str]) -> str:
 def estimate_text(estimate: Estimate, names: Sequence[str]) -> str:
     """The estimate as a sentence; `names` are those of the classes."""
     if why := reason(estimate, names):
-        return f"cannot tell: {why}"
+        return f"cannot tell, {why}"
     word = verdict(estimate)
     if word == UNCHANGED:
         return "no prediction differs from the source model's"

@@ -35,7 +35,7 @@ from ..method import Method, Need
 from ..methods import Source, find_method
 from ..models.cards import card_of, sha256
 from ..models.imagenet import PACKAGED
-from ..models.labels import Labels, find_labels
+from ..models.labels import Labels, find_labels, truth_of
 from ..models.load import TRUSTED, check_shards, find_model, load
 from ..models.preprocessing import attach_preprocessing, find_preprocessing
 from ..parts.compute import find_device
@@ -43,6 +43,7 @@ from .loop import Item
 from .records import Place, Run, digest
 
 SOURCE_IMAGES = 2000  # of a folder; as many as EATA's paper takes for its anchor
+LABELED_SOURCE = 500  # that tell what the source model confuses
 
 
 @dataclass
@@ -177,6 +178,22 @@ class Case:
         # mixed: what is measured on them stops early and must have seen all source domains
         for batch in make_stream(self.source_data, "mixed", batch_size=batch_size):
             yield self.preprocessing.apply(batch.x, self.device)
+
+    def labeled_source(self, batch_size: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
+        """(input, labels) of some source images; nothing where their labels are not known."""
+        if isinstance(self.source, str):
+            found = list_folder(Path(self.source), self.allow_outside)
+            truth, _ = truth_of(found.names, self.labels)
+            rows = np.random.RandomState(0).permutation(len(found.names) if truth else 0)
+            names = [found.names[i] for i in rows[:LABELED_SOURCE]]
+            decoding = self.preprocessing.decoding()
+            for positions, pixels in read_readable(names, found.path, decoding, batch_size):
+                y = [truth[os.path.dirname(names[i])] for i in positions]
+                yield self.preprocessing.apply(pixels, self.device), torch.tensor(y)
+        elif self.source is not None and len(self.source_data.classes) == len(self.labels.names):
+            limit = -(-LABELED_SOURCE // len(self.source_data.domains))
+            for batch in make_stream(self.source_data, batch_size=batch_size, limit=limit):
+                yield self.preprocessing.apply(batch.x, self.device), batch.y
 
     def check(self) -> None:
         """The classes and pixels of the data are those the model takes."""

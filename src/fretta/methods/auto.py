@@ -38,12 +38,12 @@ class Auto(GradientMethod, Stein):
 
     key = "auto"
     summary = "our default: adaptive statistics, anchored learning, hedged output"
-    passes = "1.3-2F+1B"
+    passes = "2F+1B"
     gradient = True
 
     lr: float = 2e-3
     e_margin: float = 0.4
-    pull: float = 0.01
+    pull: float = 0.05
     budget: float = 1.0
 
     def check(self) -> None:

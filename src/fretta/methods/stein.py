@@ -31,7 +31,7 @@ class Stein(Method):
     key = "stein"
     summary = "statistics that fit the stream, no learning"
     gradient = False
-    passes = "1.3-2F"
+    passes = "2F"
     settles = True
     lasting = ("gate", "batches")
     published_statistics = "adaptive"

@@ -1,0 +1,193 @@
+"""A few labels decide: which images are asked for, what follows, and the files in between."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fretta.cli import app
+from fretta.data import open_dataset
+from fretta.errors import ConfigError, FrettaError, StoreError
+from fretta.estimate.answers import FEWEST, MOST, questions, verdict_of, wanted
+
+
+def test_by_hand() -> None:
+    """Two strata that hold 0.3 and 0.1 of the stream; class 0 by the source model, else 1."""
+    strata = np.array([0, 0, 0, 0, 1, 1])
+    weights = np.array([0.075] * 4 + [0.05] * 2)
+    source, adapted = np.zeros(6, np.int64), np.ones(6, np.int64)
+    found = verdict_of(strata, weights, source, adapted, np.array([1, 1, 1, 0, 2, 2]))
+    assert (found.images, found.gained, found.lost) == (6, 3, 1)
+    assert found.change == pytest.approx(0.3 * (3 - 1) / 4)
+    assert found.p == pytest.approx(2 * (1 + 4) / 16)  # one of four or none, both ways
+    assert found.helps is None
+    # half a gain and half a loss are added, spread over the six answers
+    p, q = (3 + 2 / 6) / (4 + 4 / 6), (1 + 2 / 6) / (4 + 4 / 6)
+    other = (1 / 6) / (2 + 2 / 6)
+    variance = 0.09 * (p + q - (p - q) ** 2) / 4 + 0.01 * 2 * other / 2
+    assert found.high == pytest.approx(
+        min(0.4, found.change + 1.6449 * math.sqrt(variance)), abs=1e-5
+    )
+    assert found.low == pytest.approx(found.change - 1.6449 * math.sqrt(variance), abs=1e-5)
+    # one answer in the second stratum is too few: it counts with the first
+    found = verdict_of(strata, weights, source, adapted, np.array([1, 1, 1, 0, 0, -1]))
+    assert found.change == pytest.approx(0.4 * (3 - 2) / 5)
+    assert (found.images, found.asked) == (5, 6)
+    with pytest.raises(ConfigError, match="no image was answered"):
+        verdict_of(strata, weights, source, adapted, np.full(6, -1))
+
+
+def test_questions_are_about_disagreements_and_spread() -> None:
+    random = np.random.default_rng(0)
+    source, adapted = random.integers(0, 10, 1000), random.integers(0, 10, 1000)
+    adapted[:500] = source[:500]
+    other = source.copy()
+    other[:20] = (source[:20] + 1) % 10  # a second method differs elsewhere
+    found = questions(source, [adapted, other], 100)
+    assert found == questions(source, [adapted, other], 100)
+    images = [q.image for q in found]
+    assert len(set(images)) == 100
+    differ = (source != adapted) | (source != other)
+    assert differ[images].all()
+    assert sum(q.weight for q in found) == pytest.approx(differ.mean())
+    assert {q.stratum for q in found[:10]} == set(range(10))  # any beginning is spread
+    assert questions(source, [source], 100) == []
+    assert wanted(0.5, 0.4, 0.9) == FEWEST
+    assert wanted(0.5, 0.0, 0.9) == MOST
+    assert wanted(0.5, 0.08, 0.9) == math.ceil((1.6449 * 0.5 / 0.08) ** 2)
+
+
+def test_the_interval_holds_as_often_as_it_says() -> None:
+    random, held, wrong = np.random.default_rng(0), 0, 0
+    for _ in range(300):
+        y, source = random.integers(0, 5, 600), random.integers(0, 5, 600)
+        adapted = np.where(random.random(600) < 0.6, source, random.integers(0, 5, 600))
+        source = np.where(random.random(600) < 0.5, y, source)
+        true = float(((adapted == y).mean()) - (source == y).mean())
+        asked = questions(source, [adapted], 60)
+        rows = [q.image for q in asked]
+        strata, weights = np.array([(q.stratum, q.weight) for q in asked]).T
+        found = verdict_of(strata.astype(int), weights, source[rows], adapted[rows], y[rows])
+        held += found.low <= true <= found.high
+        wrong += found.helps is not None and found.helps != (true > 0)
+    assert held >= 262  # 270 are meant, and more come: all images would be the truth
+    assert wrong == 0
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ones(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """(folder, label of each file): clean digits, 80 % of them ones, in no folders of classes."""
+    image = pytest.importorskip("PIL.Image")
+    domain = open_dataset("digits", corruption=None).domains[0]
+    labels = np.asarray(domain.labels)
+    rows = [np.flatnonzero(labels == 1)[:52]]
+    rows += [np.flatnonzero(labels == c)[:2] for c in range(10) if c not in (1, 8, 9, 4)]
+    chosen = np.random.RandomState(0).permutation(np.concatenate(rows))
+    folder = tmp_path_factory.mktemp("ones")
+    truth = {}
+    for number, (row, pixels) in enumerate(zip(chosen, domain.read(chosen), strict=True)):
+        truth[f"{number:03}.png"] = int(labels[row])
+        image.fromarray(pixels).save(folder / f"{number:03}.png")
+    return folder, truth
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, list(arguments))
+    assert done.exception is None, done.exception
+    return done.output
+
+
+def filled(file: Path, truth: dict[str, int], some: int = 1000) -> list[list[str]]:
+    with file.open(newline="") as stream:
+        head, *rows = list(csv.reader(stream))
+    assert head[:2] == ["path", "label"]
+    for row in rows[:some]:
+        row[1] = str(truth[row[0]])
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows([head, *rows])
+    return rows
+
+
+def test_compare_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+    folder, truth = ones
+    line = ["compare", "--model", "digits", "--data", str(folder), "--methods", "bn,tent"]
+    line += ["--batch-size", "32", "--out", str(tmp_path)]
+    said = run(*line)
+    assert "Cannot tell, classes look uneven: " in said
+    assert "% predicted 1" in said
+    assert "labels would decide" in said
+    file = tmp_path / "label-me.csv"
+    rows = filled(file, truth)
+    said = run(*line, "--answers", str(file))
+    assert "Adapting hurts (from " in said
+    content = json.loads((tmp_path / "compare.json").read_text())
+    for method in content["methods"]:
+        if method["method"] != "source":
+            assert method["verdict"] == "hurts"
+            assert method["answered"]["high"] < 0
+    for change, message in (
+        ((0, 1, "x1"), "'x1' is no class of the model"),
+        ((0, 0, "a.png"), "is no image of this stream"),
+        ((0, 0, rows[1][0]), "twice"),
+        ((0, 2, "7"), "by the source model and is now"),
+        ((0, 6, "much"), "is no weight"),
+        ((0, 6, "0.5"), "stands for"),
+    ):
+        number, column, value = change
+        other = [list(row) for row in rows]
+        if message == "twice":
+            other[0] = list(other[1])
+        other[number][column] = value
+        bad = tmp_path / "bad.csv"
+        with bad.open("w", newline="") as stream:
+            csv.writer(stream).writerows(
+                [["path", "label", "source", "adapted", "method", "stratum", "weight"], *other]
+            )
+        done = CliRunner().invoke(app, [*line, "--answers", str(bad)])
+        assert isinstance(done.exception, FrettaError), message
+        assert message in str(done.exception)
+
+
+def test_adapt_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+    folder, truth = ones
+    line = ["adapt", "--model", "digits", "--data", str(folder), "--method", "bn"]
+    line += [
+        "--batch-size",
+        "32",
+        "--guard",
+        "none",
+        "--compare-source",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert "labels would decide" in run(*line)
+    file = tmp_path / "o" / "label-me.csv"
+    rows = filled(file, truth, some=25)  # partly, from the top
+    said = run(*line, "--answers", str(file))
+    assert said.startswith(f"Adapting hurts (from 25 of {len(rows)} answers): -")
+    for _ in range(2):  # once more changes nothing
+        run(*line, "--answers", str(file))
+    page = (tmp_path / "o" / "summary.html").read_text()
+    assert page.count("Adapting hurts (from 25") == 1
+    settings = json.loads((tmp_path / "o" / "settings.json").read_text())
+    assert settings["result"]["answers"]["verdict"] == "hurts"
+    (tmp_path / "empty.csv").write_text("")
+    for name, error, message in (
+        ("empty.csv", ConfigError, "no column path"),
+        ("no.csv", ConfigError, "cannot be read"),
+    ):
+        done = CliRunner().invoke(app, [*line, "--answers", str(tmp_path / name)])
+        assert isinstance(done.exception, error)
+        assert message in str(done.exception)
+    line[-1] = str(tmp_path)
+    done = CliRunner().invoke(app, [*line, "--answers", str(file)])
+    assert isinstance(done.exception, StoreError)
