@@ -28,6 +28,9 @@ case $what in guard | all)
     python "$here/guard.py" --seeds 10 --collapsing --out "$out/guard.json"
     python "$here/guard.py" --seeds 10 --first-seed 10 --methods tent,g-fret --collapsing --out "$out/guard-fresh.json"
     python "$here/guard.py" --healthy --cifar-images 256 --out "$out/guard-healthy.json"
+    python "$here/guard.py" --decay tsd --cifar-images 1000 --out "$out/guard-decay-tsd.json"
+    python "$here/guard.py" --decay tsd --cifar-images 512 --first-seed 7 --out "$out/guard-decay-tsd-fresh.json"
+    python "$here/guard.py" --decay tent --cifar-images 10000 --out "$out/guard-decay-tent.json"
     ;;
 esac
 case $what in estimate | all)

@@ -3,6 +3,7 @@
     python benchmarks/guard.py [--seeds 10] [--quick] [--out guard.json]
     FRETTA_DATA=... python benchmarks/guard.py --healthy   # only streams to be left alone
     python benchmarks/guard.py --cost [--out cost.json]    # time of a guarded step
+    FRETTA_DATA=... python benchmarks/guard.py --decay tent --cifar-images 10000 --out decay.json
 
 Needs nothing but the package and scikit-learn: corrupted digits and the shipped source model. Five
 kinds of streams, each with settings under which the method collapses:
@@ -24,7 +25,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -202,7 +203,7 @@ def healthy(
     stream: list[tuple[Tensor, Tensor]],
     source: list[Tensor],
     policy: str,
-    methods: tuple[str, ...] = ("bn", *LR, "tsd", "sar"),
+    methods: Sequence[str],
 ) -> list[dict[str, Any]]:
     rows = []
     for method in methods:
@@ -240,6 +241,29 @@ def digits_stream(
     return out
 
 
+def decay(method: str, images: int, seed: int, policy: str, out: str | None) -> None:
+    """Slow decay: CIFAR-10-C, continual, batches of 128, guarded beside test BN. What is done is
+    written after every corruption."""
+    net = open_benchmark("cifar10").net
+    adapters = {"bn": fretta.adapt(net, "bn"), policy: fretta.adapt(net, method, guard=policy)}
+    rows: list[dict[str, Any]] = []
+    for name in open_benchmark("cifar10", corruption="all", severity=5).data.names:
+        case = open_benchmark("cifar10", corruption=name.split("/")[0], severity=5)
+        logs: dict[str, list[tuple[Tensor, Tensor]]] = {label: [] for label in adapters}
+        acted = 0
+        for item in case.items(case.stream(batch_size=128, seed=seed, limit=images)):
+            for label, adapter in adapters.items():
+                logs[label].append((adapter(item.x), item.y))
+            health = adapters[policy].health
+            acted += bool(health and health.action)
+        row: dict[str, Any] = {label: share_right(log) for label, log in logs.items()}
+        rows.append({"corruption": name, **row, "acted": acted, "batches": len(logs["bn"])})
+        print(f"{name:22} {row['bn']:6.2f} {row[policy]:6.2f}  {acted}", flush=True)
+        write(
+            out, {"method": method, "images": images, "seed": seed, "policy": policy, "decay": rows}
+        )
+
+
 def watched(net: torch.nn.Module, method: str) -> fretta.Adapter:
     adapter = fretta.adapt(net, method)
     adapter.on_health(lambda _: None)
@@ -256,7 +280,7 @@ def cost(batches: int = 10) -> dict[str, float]:
 
     torch.manual_seed(0)
     net = import_timm().create_model("resnet18").eval()
-    lax = fretta.guard.Guard("rollback", entropy_gap=9.0, collapse_gap=9.0)
+    lax = fretta.guard.Guard("rollback", max_cost=99.0, errors=99.0, window=1)
     ratios = {}
     for method in ("tent", "tsd"):
         adapters = [
@@ -265,7 +289,7 @@ def cost(batches: int = 10) -> dict[str, float]:
             watched(net, method),
         ]
         spent = [0.0, 0.0, 0.0]
-        for number in range(batches + 4):  # 4 batches: the first 64 images are compared in full
+        for number in range(batches + 4):  # the first ones are compared in full
             x = torch.randn(16, 3, 224, 224)
             for place, adapter in enumerate(adapters):
                 begin = time.process_time()
@@ -289,16 +313,20 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2 seeds")
     parser.add_argument("--policy", default="rollback")
-    parser.add_argument("--methods", default=",".join(LR), help="of the collapsing streams")
+    parser.add_argument("--methods", help="default: all that the streams are for")
     parser.add_argument("--collapsing", action="store_true", help="not the healthy streams")
     parser.add_argument("--kind", action="append", help="only these streams")
     parser.add_argument("--healthy", action="store_true", help="only the healthy streams")
     parser.add_argument("--cost", action="store_true", help="only the time of a guarded step")
+    parser.add_argument("--decay", help="only the long CIFAR-10-C stream, with this method")
     parser.add_argument("--cifar-images", type=int, default=512, help="per corruption")
     parser.add_argument("--out", default=None, help="write the numbers here, as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
+    if options.decay:
+        decay(options.decay, options.cifar_images, options.first_seed, options.policy, options.out)
+        return
     if options.cost:
         write(options.out, cost())
         return
@@ -312,22 +340,24 @@ def main() -> None:
             f" | {options.policy}: the same | batches acted on"
         )
         kinds = [k for k in KINDS if not options.kind or k.name in options.kind]
-        methods = options.methods.split(",")
+        methods = options.methods.split(",") if options.methods else list(LR)
         result["laboratory"] = laboratory(world, seeds, kinds, methods, options.policy)
     if not (options.kind or options.collapsing):
         print("\nhealthy      method  without  with (difference)  batches acted on")
         rows = []
+        policy = options.policy
+        methods = options.methods.split(",") if options.methods else ["bn", *LR, "tsd", "sar"]
         for batch in (64, 16):
-            stream = digits_stream(world, batch, 0)
-            rows += healthy(f"digits {batch}", world.model, stream, world.source, options.policy)
+            stream, title = digits_stream(world, batch, 0), f"digits {batch}"
+            rows += healthy(title, world.model, stream, world.source, policy, methods)
         for number, name in enumerate(world.names):  # each corruption as a stream of its own
             stream = digits_stream(world, 64, 0, [number])
-            rows += healthy(name, world.model, stream, world.source, options.policy, ("g-fret",))
+            rows += healthy(name, world.model, stream, world.source, policy, ("g-fret",))
         if os.environ.get("FRETTA_DATA"):
             case = open_benchmark("cifar10", corruption="all", severity=5)
             items = case.items(case.stream(batch_size=64, seed=0, limit=options.cifar_images))
             stream, source = [(i.x, i.y) for i in items], source_images("cifar10", 512)
-            rows += healthy("cifar10-c 64", case.net, stream, source, options.policy)
+            rows += healthy("cifar10-c 64", case.net, stream, source, policy, methods)
         result["healthy"] = rows
     result["seconds"] = round(time.time() - begin, 1)
     print(f"\n{result['seconds']} s")

@@ -14,7 +14,7 @@ import fretta
 from fretta.experiment.bench import bench
 from fretta.models import load
 
-SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret")
+SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret", "stein", "auto")
 LONG = (*SHORT, "tsd", "sar", "tipi", "tea")
 
 # name: (model, batch, pixels, classes, methods)
@@ -34,6 +34,7 @@ GRID = {
 OPEN: dict[str, dict[str, float]] = {
     "eta": {"e_margin": 2.0, "d_margin": 2.0},
     "sar": {"e_margin": 2.0, "reset_threshold": 0.0},
+    "auto": {"e_margin": 2.0},
 }
 
 

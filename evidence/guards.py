@@ -54,6 +54,32 @@ def _acted(rows: list[dict[str, Any]]) -> str:
     return "/".join(str(sum(r[k] for r in rows)) for k in ("acted", "batches"))
 
 
+DECAYING = {  # records of streams on which learning decays
+    "TSD": "guard-decay-tsd",
+    "TSD, another seed": "guard-decay-tsd-fresh",
+    "Tent, 10,000 images": "guard-decay-tent",
+}
+
+
+def decay_table(evidence: Evidence) -> str:
+    """With the guard against test BN, as far as the runs went."""
+    runs = [evidence.benchmark(name)["decay"] for name in DECAYING.values()]
+    rows = []
+    for name in [row["corruption"] for row in max(runs, key=len)]:
+        found = [next((row for row in run if row["corruption"] == name), None) for run in runs]
+        rows.append([name, *(_against(None if row is None else [row]) for row in found)])
+    rows.append(["mean of these", *map(_against, runs)])
+    rows.append(["batches acted on", *map(_acted, runs)])
+    return markdown(["corruption", *(f"{title}: bn, guarded" for title in DECAYING)], rows)
+
+
+def _against(rows: list[dict[str, Any]] | None) -> str:
+    if not rows:
+        return ""
+    bn, guarded = (sum(row[k] for row in rows) / len(rows) for k in ("bn", "rollback"))
+    return f"{bn:.1f}, {guarded:.1f} ({guarded - bn:+.1f})"
+
+
 def cost_table(evidence: Evidence) -> str:
     found = evidence.benchmark("guard-cost")
     rows = [

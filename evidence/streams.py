@@ -149,6 +149,10 @@ def table_text(records: Records) -> str:
     return "\n\n".join([*parts, *(["Failed:\n\n" + "\n".join(failed)] if failed else [])])
 
 
+def summary_of(evidence: Evidence) -> str:
+    return summary_table(Scores(evidence.lines("streams")))
+
+
 def streams_table(evidence: Evidence) -> str:
     return table_text(evidence.lines("streams"))
 
@@ -263,3 +267,23 @@ def thresholds_table(evidence: Evidence) -> str:
     rows = [[title, "open" if p is None else "**missed**", seen] for title, p, seen in open_ones]
     rows.append(["all others", "met", str(len(found) - len(rows))])
     return markdown(["threshold", "", "found"], rows)
+
+
+# ---- the parts of auto --------------------------------------------------------------------------
+
+
+def parts_table(evidence: Evidence) -> str:
+    """What each part is worth: benchmarks/auto_parts.py."""
+    rows = evidence.benchmark("auto-parts")["parts"]
+    streams = list(dict.fromkeys(row["stream"] for row in rows))
+    titles = {row["stream"]: row["title"] for row in rows}
+    found = {(row["part"], row["stream"]): 100 * row["accuracy"] for row in rows}
+    best = {s: max(v for (_, stream), v in found.items() if stream == s) for s in streams}
+    seconds: dict[str, float] = {}
+    for row in rows:
+        seconds[row["part"]] = seconds.get(row["part"], 0.0) + row["seconds"]
+    table = []
+    for part, total in seconds.items():
+        numbers = [_number(found.get((part, s)), best[s]) for s in streams]
+        table.append([part, *numbers, f"{total / seconds['source']:.1f} ×"])
+    return markdown(["", *(titles[s] for s in streams), "cost"], table)

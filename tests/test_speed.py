@@ -24,7 +24,17 @@ from nets import TIGHT, batches, build, grid, with_rounding_noise
 CPU = torch.device("cpu")
 # One wait to refuse bad pixels, one to learn whether the update was finite. Filters ask once more
 # on a CPU, where asking is free; the bank and the sign of features cost the rest.
-WAITS = {"source": 1, "bn": 1, "tent": 2, "s-fret": 3, "tipi": 2, "tea": 2, "eta": 4, "eata": 4}
+WAITS = {
+    "source": 1,
+    "bn": 1,
+    "tent": 2,
+    "s-fret": 3,
+    "tipi": 2,
+    "tea": 2,
+    "eta": 4,
+    "eata": 4,
+    "auto": 8,
+}
 WAITS |= {"lame": 101}  # which asks after each iteration whether to stop
 WAITS |= {"memo": 40}  # AugMix asks of each operation which images go through it
 
@@ -47,7 +57,7 @@ def confident_net() -> nn.Module:
 def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Adapter:
     if key == "tea":
         settings.setdefault("sgld_steps", 2)
-    if key in ("eta", "eata", "sar", "rdumb", "deyo"):
+    if key in ("eta", "eata", "sar", "rdumb", "deyo", "auto"):
         settings.setdefault("e_margin", 0.99)
     if key == "deyo":
         settings.setdefault("plpd_margin", -0.9)
@@ -66,6 +76,8 @@ def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Ada
 @pytest.mark.parametrize("key", sorted(fretta.methods.REGISTRY))
 def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) -> None:
     a = ready(key, sgld_steps=20) if key == "tea" else ready(key)
+    if key == "auto":
+        vars(a.method)["gate"].weight = 0.9  # it learns while it is believed
     n = 1 if key == "memo" else 16  # its passes are those of one image
     seen = count(a.model.net, lambda: a(images(1, n)))
     passes = f"{seen.forwards}F" + (f"+{seen.backwards}B" if seen.backwards else "")

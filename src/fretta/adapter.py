@@ -50,7 +50,8 @@ class Adapter(nn.Module):
     **          hyper-parameters of the method, by name; one that is given wins over what a
                 `variant` implies. Every method has `steps` (updates per batch), `episodic`
                 (forget after every batch), `predict` ("before" or "after" the update),
-                `reset_every` (batches) and `output` ("prior" or "lame" behind the method)
+                `reset_every` (batches), `statistics` (of batch norms, e.g. "adaptive") and
+                `output` ("prior" or "lame" behind the method)
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; no state changes
@@ -68,7 +69,7 @@ class Adapter(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        method: str | Method = "g-fret",
+        method: str | Method = "auto",
         *,
         source: Iterable[Any] | None = None,
         head: str | None = None,
@@ -174,6 +175,11 @@ class Adapter(nn.Module):
         with self._capturing(len(x)) as box, torch.no_grad():
             return self._kept(self.method.forward(self.model, x), box)
 
+    def watch(self, x: Tensor) -> Tensor:
+        """As `current`, but statistics that move do move."""
+        with self._capturing(len(x)) as box, torch.no_grad():
+            return self._kept(self.method.watch(self.model, x), box)
+
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
         with torch.inference_mode(False), torch.no_grad():
@@ -191,6 +197,12 @@ class Adapter(nn.Module):
         """`source_logits` without checks."""
         with self.model.as_source():
             return self.model(x)
+
+    @torch.no_grad()
+    def unlearned_forward(self, x: Tensor) -> Tensor:
+        """Logits of the method without what it learned: its statistics, the first parameters."""
+        with self.model.with_initial_parameters():
+            return self.method.forward(self.model, x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
@@ -216,6 +228,15 @@ class Adapter(nn.Module):
         with torch.inference_mode(False):
             self.model.restore()
             self._start(self.method)
+
+    def unlearn(self) -> None:
+        """As `start_over`, but what does not come from learning stays: statistics that move."""
+        method = self.method
+        lasting = {name: value for name, value in vars(method).items() if name in method.lasting}
+        with torch.inference_mode(False):
+            self.model.restore(statistics=False)
+            self._start(method)
+        vars(method).update(lasting)
 
     def _ready_batch(self, x: Tensor) -> Tensor:
         x = checked_batch(x, self.model)

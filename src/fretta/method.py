@@ -62,8 +62,8 @@ class Method:
     reset_every  begin again after so many batches; None: never
     output       what is done to the predictions of a batch: "prior" correction, "lame" (Laplacian
                  adjustment), "none"; None is what the paper does
-    statistics   of batch norms: "source", "batch", "moving", "adaptive", or a share of the batch;
-                 None is what the paper does
+    statistics   of batch norms: "source", "batch", "moving" or "adaptive" (parts/statistics.py), or
+                 the share of the batch in a mix with the source's; None is what the paper does
     """
 
     key: ClassVar[str] = ""
@@ -80,6 +80,7 @@ class Method:
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
     published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
     settles: ClassVar[bool] = False  # step calls model.settle by itself
+    lasting: ClassVar[tuple[str, ...]] = ()  # running state that does not come from learning
 
     steps: int = 1
     episodic: bool | str = False
@@ -148,6 +149,12 @@ class Method:
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         """Predict only. Nothing may change."""
         return model(x)
+
+    def watch(self, model: Classifier, x: Tensor) -> Tensor:
+        """Predict without learning; statistics that move do move."""
+        if model.statistics is not None:
+            model.settle(x)
+        return self.forward(model, x)
 
     @property
     def batch_share(self) -> float | None:

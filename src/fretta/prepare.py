@@ -89,8 +89,8 @@ class SmallBatchCheck:
             warn(
                 f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each"
                 f" batch, and those of fewer than {SMALL_BATCH} images are mostly noise. Give"
-                " larger batches (collect images first), or use 'bn' with alpha=0.25, which keeps"
-                " most of the source statistics, or 'source'",
+                " larger batches (collect images first), or use 'auto' or 'stein', which remember"
+                " earlier batches, or 'source'",
                 SmallBatchWarning,
             )
         self.previous_small = small

@@ -8,7 +8,7 @@ does the same in memory, but large stores (support bank, replay buffer) copy the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -78,11 +78,16 @@ def take_snapshot(
     }
 
 
-def restore_snapshot(model: Classifier, method: Method, snapshot: Mapping[str, Any]) -> None:
+def restore_snapshot(
+    model: Classifier, method: Method, snapshot: Mapping[str, Any], without: Collection[str] = ()
+) -> None:
+    """Bit for bit; all but the running state of these names."""
     put_back(model.adapted, snapshot["adapted"])
     model.load_buffers(snapshot["buffers"])
     current, saved = method.running_state(), snapshot["running"]
-    for name in current.keys() - saved.keys():
+    for name in current.keys() - saved.keys() - set(without):
         delattr(method, name)  # it began after the snapshot
     for name, value in saved.items():
+        if name in without:
+            continue
         setattr(method, name, revive(current.get(name), value, model.device))

@@ -35,7 +35,7 @@ class CommandOptions:
         typer.Option(help="A folder, a text file with a path per line, or - for paths on stdin."),
     ]
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")]
-    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "g-fret"
+    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
     labels: opt.Labels = None
     guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
         "rollback"

@@ -48,7 +48,7 @@ class Images:
 def compare(
     model: opt.ModelOptions,
     data: opt.DataOptions,
-    methods: opt.Methods = "source,bn,tent,s-fret,g-fret",
+    methods: opt.Methods = "source,bn,tent,g-fret,stein,auto",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for compare.html, compare.csv and compare.json, label-me.csv."),

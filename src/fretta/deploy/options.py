@@ -23,7 +23,7 @@ class AdaptOptions:
     model: str
     data: str
     out: Path
-    method: str = "g-fret"
+    method: str = "auto"
     weights: str | None = None
     num_classes: int | None = None
     pretrained: bool = False

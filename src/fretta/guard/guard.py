@@ -12,25 +12,24 @@ POLICIES = ("warn", "skip", "rollback", "reset")
 
 @dataclass(frozen=True)
 class Guard:
-    """What counts as harm, and what to do about it. Entropies are fractions of ln C, so that the
-    defaults hold for any number of classes.
+    """What counts as harm, and what to do about it.
 
     policy   "warn"      only warn
              "skip"      undo the update of the batch
              "rollback"  return to the last good state, or to the initial one if that is no better
              "reset"     return to the initial state
-             With all but "warn", batches on which no adapted state can be trusted are predicted
-             by the source model.
+             With all but "warn", the model without learning predicts after repeated harm by
+             learning, and the source model where the statistics of the batches do harm.
     """
 
     policy: str = "rollback"
-    entropy_gap: float = 0.1  # harm: predictions so much less certain than the source model's ...
-    entropy_floor: float = 0.12  # ... and less certain than this by themselves
-    collapse_gap: float = 0.15  # harm: marginal so far below the source model's, or its own past
+    max_cost: float = 0.12  # harm: learning overturns so much belief of the model without it, as a
+    # share of that model's doubt
+    errors: float = 2.0  # harm: statistics lose against the source model by so many standard errors
     max_drift: float = 0.5  # harm: ‖θ - θ_0‖ / ‖θ_0‖ above this
-    sample: float = 1 / 32  # share of the images the source model sees too, while all is well
-    window: int = 64  # images over which evidence is gathered
-    every: int = 10  # good batches between two snapshots
+    sample: float = 1 / 8  # share of the images that the model without learning sees too, after a
+    # good start; the source model sees a quarter of that
+    window: int = 256  # images over which evidence is gathered
     keep: int = 2  # snapshots
     strikes: int = 3  # times of harm until learning pauses; twice as many stop it until a reset
     pause: int = 32  # batches of the first pause; each further one is twice as long

@@ -1,91 +1,107 @@
-"""Is the adapted model worse than the source model? Pure functions of what was measured.
+"""Does adaptation do harm? Pure functions of a comparison of two models on the same images.
 
-What tells harm from help without labels, measured over healthy and harmful streams (docs/guard.md):
+Where two models disagree on an image, each believes that the other is wrong. What a model believes
+is lost by taking the other's class is the probability it gives to its own class minus that of the
+other's class. Measured over healthy and harmful streams (docs/guard.md):
 
-    entropy    Adaptation that helps makes predictions more certain than the source model's, or
-               leaves them as certain. Batch statistics of two images, or of one class, make them
-               much less certain.
-    marginal   A collapsed model predicts few classes where the source model, on the same images,
-               predicts more. Few classes alone mean nothing: the stream may bring one at a time,
-               and then the source model predicts few as well.
+    learning     The reference is the same model without learning. Learning that helps changes
+                 predictions of which that model was unsure; learning that decays overturns what
+                 it was sure of. What the learned model itself believes counts for nothing: it was
+                 trained to be sure.
+    statistics   The reference is the source model. Neither was trained on these images, so both
+                 beliefs count: where the source model believes to lose more than the other to
+                 gain, the statistics of the batches do harm (one class, two images).
+    lost         A source model that predicts few classes, where the other predicts all, and agrees
+                 with it no more than by chance, is sure and wrong: its belief does not count.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from .guard import Guard
+from .schedule import MANY
 
-FEW = 16  # images; fewer have no marginal to speak of
+FEW = 16  # images; fewer prove nothing
+LITTLE = 0.02  # in probability; learning that costs less does no harm
+SMALL = 0.03  # in probability; a smaller loss by statistics is none
 
 
 @dataclass(frozen=True)
 class Harm:
-    kind: str  # "not finite", "drift", "entropy", "collapse" or "source"
+    kind: str  # "not finite", "drift", "learning", "statistics" or "source"
     reason: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The adapted and the source model on the same images. Entropies in units of ln C."""
+    """A model and its reference on the same images. Means over images, in probability."""
 
-    images: int
-    entropy: float
-    source_entropy: float
-    changed: float
-    marginal: float
-    source_marginal: float
+    images: float
+    gain: float  # what the model believes its own classes are better than the reference's
+    cost: float  # what the reference believes its own classes are better than the model's
+    cost_error: float  # standard errors: of the cost ...
+    net_error: float  # ... and of gain - cost
+    unsure: float  # 1 - confidence of the reference
+    agreement: float  # beyond chance: Cohen's kappa; 1 is always, 0 is by chance
+    marginal: float  # entropy of the mean prediction, of ln C
+    reference_marginal: float
 
 
-def judge(
-    seen: Comparison,
-    guard: Guard,
-    own_past: float | None = None,
-    source_past: float | None = None,
-) -> Harm | None:
-    """The harm that a comparison shows, if any.
-
-    own_past, source_past   marginal entropies of earlier, accepted predictions, in ln C
-    """
-    if not math.isfinite(seen.entropy):
-        return Harm("not finite", "predictions are not finite")
-    gap = seen.entropy - seen.source_entropy
-    floor = guard.entropy_floor * (2.5 if _lost(seen, guard) else 1.0)
-    if gap > guard.entropy_gap and seen.entropy > floor:
-        return Harm(
-            "entropy",
-            f"predictions are much less certain than the source model's: entropy"
-            f" {seen.entropy:.2f} against {seen.source_entropy:.2f} of ln C on {seen.images}"
-            " images",
-        )
-    if seen.images < FEW:
+def judge_learning(seen: Comparison, guard: Guard) -> Harm | None:
+    """The learned model beside the same model without learning."""
+    limit = learning_limit(seen, guard)
+    if seen.images < FEW or seen.cost - few_images(seen) * seen.cost_error <= limit:
         return None
-    if seen.source_marginal - seen.marginal > guard.collapse_gap:
-        return Harm(
-            "collapse",
-            f"predictions collapse to few classes: marginal entropy {seen.marginal:.2f} against"
-            f" {seen.source_marginal:.2f} of ln C of the source model on {seen.images} images",
-        )
-    if own_past is not None and source_past is not None:
-        explained = max(0.0, source_past - seen.source_marginal)
-        if own_past - seen.marginal > guard.collapse_gap + explained:
-            return Harm(
-                "collapse",
-                f"predictions collapse to few classes: marginal entropy {seen.marginal:.2f} of"
-                f" ln C, {own_past:.2f} before, and the source model sees no such change",
-            )
-    return None
+    return Harm(
+        "learning",
+        f"learning overturns what the model without learning is sure of: {seen.cost:.3f} of its"
+        f" belief on {seen.images:.0f} images, with {seen.unsure:.3f} in doubt",
+    )
+
+
+def learning_limit(seen: Comparison, guard: Guard) -> float:
+    return max(guard.max_cost * seen.unsure, LITTLE)
+
+
+def few_images(seen: Comparison) -> float:
+    """Standard errors to allow for: 1.5 on the first images, half of one on a full window."""
+    return 1.5 if seen.images < 2 * MANY else 0.5
+
+
+def learning_in_doubt(seen: Comparison, guard: Guard) -> bool:
+    """Close to what would be harm."""
+    return seen.cost > 0.7 * learning_limit(seen, guard)
+
+
+def does_well(seen: Comparison, guard: Guard) -> bool:
+    """Whether a state is worth going back to: far from harm."""
+    return seen.cost < 0.35 * learning_limit(seen, guard)
+
+
+def judge_statistics(seen: Comparison, guard: Guard) -> Harm | None:
+    """The model without learning beside the source model."""
+    net, least = seen.gain - seen.cost, max(SMALL, guard.errors * seen.net_error)
+    if seen.images < FEW or net >= -least or source_lost(seen):
+        return None
+    return Harm(
+        "statistics",
+        "batch statistics make predictions less certain than the source model's: where the two"
+        f" disagree they gain {seen.gain:.2f} in probability and the source model loses"
+        f" {seen.cost:.2f}, on {seen.images:.0f} images",
+    )
+
+
+def statistics_in_doubt(seen: Comparison) -> bool:
+    return seen.gain - seen.cost < -seen.net_error and not source_lost(seen)
 
 
 def trusted_again(seen: Comparison, guard: Guard) -> bool:
-    """Stricter, to come back from the source model: at least as certain, hardly fewer classes."""
-    floor = 0.75 * 2.5 * guard.entropy_floor if _lost(seen, guard) else 0.0
-    certain = seen.entropy <= max(seen.source_entropy, floor)
-    return certain and seen.source_marginal - seen.marginal <= 0.5 * guard.collapse_gap
+    """To come back from the source model: as clearly better as harm is clearly worse."""
+    return seen.gain - seen.cost > guard.errors * seen.net_error or source_lost(seen)
 
 
-def _lost(seen: Comparison, guard: Guard) -> bool:
-    """A source model that sees one class in everything is as likely lost as the stream is of one
-    class; its certainty then counts for less."""
-    return seen.source_marginal < 2 * guard.collapse_gap
+def source_lost(seen: Comparison) -> bool:
+    """Whether the source model is sure and wrong, rather than the stream of few classes."""
+    few_classes = seen.marginal - seen.reference_marginal > 0.55
+    return seen.images >= MANY and few_classes and seen.agreement < 0.15

@@ -1,4 +1,4 @@
-"""What a guard measures: the numbers of each batch, and windows over the last images."""
+"""What a guard measures: the numbers of each batch, and averages over the last images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .guard import Guard
 from .health import Health
 from .judge import Comparison
 
-SAMPLED = 32  # images over which `changed` is counted
+SHORT = 32  # images: `changed`, and the level of the adapted model
 
 
 def flat(tensors: Iterable[Tensor]) -> Tensor | None:
@@ -79,92 +79,109 @@ def entropy_of(p: Tensor) -> float:
     return float(torch.special.entr(p).sum())
 
 
-class Window:
-    """The mean of rows over the last images, in entire batches."""
+class Average:
+    """The mean of rows over the last images; older ones count less and less."""
 
     def __init__(self, size: int) -> None:
         self.size = size  # images
-        self.rows: list[tuple[int, Tensor]] = []
-
-    @property
-    def images(self) -> int:
-        return sum(n for n, _ in self.rows)
+        self.images = 0.0
+        self.total: Tensor | None = None
 
     def add(self, n: int, mean: Tensor) -> None:
-        self.rows.append((n, mean * n))
-        while self.images - self.rows[0][0] >= self.size:
-            self.rows.pop(0)
+        past = math.exp(-n / self.size)
+        old = torch.zeros_like(mean) if self.total is None else self.total
+        self.total, self.images = past * old + n * mean, past * self.images + n
 
-    def mean(self) -> Tensor:
-        return torch.stack([row for _, row in self.rows]).sum(0) / self.images
+    def mean(self) -> Tensor | None:
+        return None if self.total is None else self.total / self.images
 
-    def comparison(self) -> Comparison:
-        """Of rows made by `pair_row`."""
-        return compare_row(self.images, self.mean())
+    def clear(self) -> None:
+        self.total, self.images = None, 0.0
 
 
 class Monitor:
-    """Predictions of the adapted model over time, alone and beside the source model's."""
+    """The adapted model over time: alone, and beside its references on the same images."""
 
     def __init__(self, guard: Guard, classes: int) -> None:
         self.unit = math.log(classes)
-        self.own = Window(guard.window // 2)  # the adapted model alone: [H, mean prediction]
-        self.sampled = Window(SAMPLED)  # beside the source model, mostly on a few images a batch
-        self.past = Window(2 * guard.window)  # the same over a longer time
-        self.compared = Window(guard.window)  # beside the source model, on entire batches
+        self.own = Average(SHORT)  # the adapted model alone: [H, mean prediction]
+        self.differs = Average(SHORT)  # share of predictions that are not the source model's
+        self.learning = Average(guard.window // 2)  # learned beside unlearned, rows of `pair_row`
+        self.statistics = Average(guard.window)  # unlearned beside source
 
     def add_own(self, health: Health, mean: Tensor) -> None:
         self.own.add(health.samples, torch.cat([mean.new_tensor([health.entropy]), mean]))
 
-    def add_pair(self, adapted: Tensor, source: Tensor, entire: bool) -> None:
-        """Logits of both models for the same images; `entire`: of all images of a batch."""
-        row = pair_row(adapted, source)
-        if bool(row.isfinite().all()):
-            for window in (self.sampled, self.past, self.compared)[: 3 if entire else 2]:
-                window.add(len(adapted), row)
+    def add_changed(self, adapted: Tensor, source: Tensor) -> None:
+        differ = (adapted.argmax(1) != source.argmax(1)).double().mean().cpu()
+        self.differs.add(len(adapted), differ[None])
 
-    def level(self) -> tuple[float, float]:
+    def level(self) -> tuple[float, float] | None:
         """(entropy, marginal entropy) of the adapted model of late, in units of ln C."""
         row = self.own.mean()
-        return float(row[0]) / self.unit, entropy_of(row[1:]) / self.unit
+        return None if row is None else (float(row[0]) / self.unit, entropy_of(row[1:]) / self.unit)
 
     @property
     def changed(self) -> float | None:
-        return self.sampled.comparison().changed if self.sampled.rows else None
+        row = self.differs.mean()
+        return None if row is None else float(row[0])
 
     def state_dict(self) -> dict[str, Any]:
-        windows = {n: w for n, w in vars(self).items() if isinstance(w, Window)}
-        return {n: [w.size, [[k, row] for k, row in w.rows]] for n, w in windows.items()}
+        averages = {n: a for n, a in vars(self).items() if isinstance(a, Average)}
+        return {n: [a.images, a.total] for n, a in averages.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, (size, rows) in state.items():
-            window = getattr(self, name)
-            window.size, window.rows = size, [(n, row.cpu()) for n, row in rows]
+        for name, (images, total) in state.items():
+            average = getattr(self, name)
+            average.images, average.total = images, None if total is None else total.cpu()
+
+
+def add_pair(average: Average, model: Tensor, reference: Tensor) -> Comparison | None:
+    """Take in the logits of both for the same images; how they compare of late."""
+    row = pair_row(model, reference)
+    if bool(row.isfinite().all()):
+        average.add(len(model), row)
+    total = average.mean()
+    return None if total is None else compare_row(average.images, total)
+
+
+def compare(model: Tensor, reference: Tensor) -> Comparison:
+    """The two on one batch."""
+    return compare_row(len(model), pair_row(model, reference))
 
 
 @torch.no_grad()
-def pair_row(adapted: Tensor, source: Tensor) -> Tensor:
-    """[H_A, H_S, agreement, mean prediction of A (C), of S (C)] on the CPU: one transfer."""
-    a, s = adapted.detach().float(), source.detach().float()
-    agree = (a.argmax(1) == s.argmax(1)).float().mean()
-    head = torch.stack([entropy(a).mean(), entropy(s).mean(), agree])
-    return torch.cat([head, a.softmax(1).mean(0), s.softmax(1).mean(0)]).cpu().double()
+def pair_row(model: Tensor, reference: Tensor) -> Tensor:
+    """[gain, cost, cost², (gain - cost)², confidence of the reference, agreement, mean prediction
+    of the model (C), of the reference (C)] on the CPU: one transfer."""
+    p, q = model.detach().float().softmax(1), reference.detach().float().softmax(1)
+    mine, theirs = p.argmax(1, keepdim=True), q.argmax(1, keepdim=True)
+    confidence = q.gather(1, theirs)
+    gain = p.gather(1, mine) - p.gather(1, theirs)
+    cost = confidence - q.gather(1, mine)
+    agree = (mine == theirs).float()
+    columns = [gain, cost, cost.square(), (gain - cost).square(), confidence, agree]
+    return torch.cat([torch.cat(columns, 1).mean(0), p.mean(0), q.mean(0)]).cpu().double()
 
 
-def compare_row(images: int, row: Tensor) -> Comparison:
-    classes = (len(row) - 3) // 2
+def compare_row(images: float, row: Tensor) -> Comparison:
+    classes = (len(row) - 6) // 2
+    gain, cost, cost_square, net_square, confidence, agree = row[:6].tolist()
+    mine, theirs = row[6 : 6 + classes], row[6 + classes :]
+    chance = float(mine @ theirs)
     unit = math.log(classes)
-    adapted, source, agree = row[:3].tolist()
     return Comparison(
         images=images,
-        entropy=adapted / unit,
-        source_entropy=source / unit,
-        changed=1 - agree,
-        marginal=entropy_of(row[3 : 3 + classes]) / unit,
-        source_marginal=entropy_of(row[3 + classes :]) / unit,
+        gain=gain,
+        cost=cost,
+        cost_error=_standard_error(cost, cost_square, images),
+        net_error=_standard_error(gain - cost, net_square, images),
+        unsure=1 - confidence,
+        agreement=(agree - chance) / max(1 - chance, 1e-6),
+        marginal=entropy_of(mine) / unit,
+        reference_marginal=entropy_of(theirs) / unit,
     )
 
 
-def compare(adapted: Tensor, source: Tensor) -> Comparison:
-    """The two models on one batch."""
-    return compare_row(len(adapted), pair_row(adapted, source))
+def _standard_error(mean: float, square: float, n: float) -> float:
+    return math.sqrt((max(square - mean * mean, 0.0) + 1e-4) / n)

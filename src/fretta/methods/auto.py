@@ -38,7 +38,7 @@ class Auto(GradientMethod, Stein):
 
     key = "auto"
     summary = "our default: adaptive statistics, anchored learning, hedged output"
-    passes = "1.3-2F+1B"
+    passes = "2F+1B"
     gradient = True
     loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
 

@@ -31,8 +31,9 @@ class Stein(Method):
     key = "stein"
     summary = "statistics that fit the stream, no learning"
     gradient = False
-    passes = "1.3-2F"
+    passes = "2F"
     settles = True
+    lasting = ("gate", "batches")
     published_statistics = "adaptive"
     loss = "none; adaptive statistics, predictions mixed with the source model's by their certainty"
 
@@ -56,6 +57,9 @@ class Stein(Method):
             return source_logits(model, x)  # look every other batch
         logits = model.settle(x)
         return self.hedged(model, x, logits)
+
+    def watch(self, model: Classifier, x: Tensor) -> Tensor:
+        return Stein.step(self, model, x)
 
     def hedged(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
         """The mean of these predictions and the source model's, weighted by the gate."""

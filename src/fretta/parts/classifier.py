@@ -277,9 +277,9 @@ class Classifier:
             {name: b for name, b in buffers if not name.startswith(tuple(norms))}
         )
 
-    def restore(self) -> None:
-        """Back to the initial state, bit for bit."""
-        if self.statistics is not None:
+    def restore(self, statistics: bool = True) -> None:
+        """Back to the initial state, bit for bit; or all but the statistics that move."""
+        if self.statistics is not None and statistics:
             self.statistics.reset()
         put_back(self.adapted, self.origin)
         self.load_buffers({})
@@ -309,15 +309,10 @@ class Classifier:
         they come back bit for bit; buffers and random numbers that a forward moves are put back.
         """
         switched = [layer for layer in self.batch_norms if layer.training]
-        now = {name: parameter.data for name, parameter in self.adapted.items()}
-        moved = self.moved_buffers()
         share, self.share = self.share, None
         moving = nullcontext() if self.statistics is None else self.statistics.as_source()
-        with undisturbed(self.device), moving:
+        with self.with_initial_parameters(), moving:
             try:
-                for name, parameter in self.adapted.items():
-                    parameter.data = self.origin[name]
-                self.load_buffers({})
                 for layer in switched:
                     layer.training = False  # the source's running statistics
                 yield
@@ -325,6 +320,19 @@ class Classifier:
                 self.share = share
                 for layer in switched:
                     layer.training = True
+
+    @contextmanager
+    def with_initial_parameters(self) -> Iterator[None]:
+        """As `as_source`, but batch norms use the statistics that the method chose."""
+        now = {name: parameter.data for name, parameter in self.adapted.items()}
+        moved = self.moved_buffers()
+        with undisturbed(self.device):
+            try:
+                for name, parameter in self.adapted.items():
+                    parameter.data = self.origin[name]
+                self.load_buffers({})
+                yield
+            finally:
                 for name, parameter in self.adapted.items():
                     parameter.data = now[name]
                 self.load_buffers(moved)

@@ -62,11 +62,11 @@ class Gate:
         self.row = row if self.row is None else torch.lerp(self.row, row, n / self.images)
         marginals = torch.special.entr(self.row[2:].view(2, -1)).sum(1)
         unit = math.log(max(a.shape[1], 2))
-        own, source_own, marginal, source_marginal = (
-            float(v) / unit for v in torch.cat([self.row[:2], marginals])
-        )
+        numbers = (torch.cat([self.row[:2], marginals]) / unit).tolist()  # one transfer
+        own, source_own, marginal, source_marginal = numbers
         even = min(1.0, max(0.0, (marginal - 0.93) / 0.04))  # all classes, evenly
-        gain = source_own - own + even * max(0.0, marginal - source_marginal)
+        lost = min(1.0, max(0.0, (0.55 - source_marginal) / 0.1))  # the source sees few
+        gain = source_own - own + even * lost * (marginal - source_marginal)
         self.usual += (1 - math.exp(-n / self.long)) * (gain - self.usual)
         gain += self.few / (self.few + self.images) * (self.usual - gain)
         self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))

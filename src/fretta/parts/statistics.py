@@ -257,7 +257,7 @@ class Assignment:
         self.mean = (share / self.count.clamp(min=1e-6)).T  # (C, N): class means of rows
         self.label = probabilities.argmax(1)
         self.hard = F.one_hot(self.label, logits.shape[1]).sum(0).float()
-        self.classes = int(self.present.sum())
+        self.classes = 0  # of the present ones; filled by whoever fetches numbers
 
 
 class AdaptiveStatistics(Statistics):
@@ -283,7 +283,7 @@ class AdaptiveStatistics(Statistics):
     """
 
     shrink = 2.0  # k: multiples of the noise that count as chance
-    bias = 4.0  # noise of unbalanced classes, in variances between classes
+    bias = 8.0  # noise of unbalanced classes, in variances between classes
     clock = 512.0  # images that the memory holds
     recent = 8.0  # images that are compared with it; twice as many where classes are uneven
     offsets = 1000.0  # images over which offsets of classes are averaged
@@ -308,6 +308,7 @@ class AdaptiveStatistics(Statistics):
         self.excess = 0.0  # sum of squared shares - 1 / C
         self.jump = 0.0  # how far the last batch was from the memory: 0 as ever, 1 all new
         self.assignment: Assignment | None = None
+        self.assigned: Tensor | None = None  # the logits it is of
 
     def begin(self) -> Memory:
         c = self.all.mean
@@ -338,7 +339,9 @@ class AdaptiveStatistics(Statistics):
                 logits, memory, used = self._balanced(model, x)
             else:
                 logits, memory, used = self._even(model, x)
-            self._assign(logits)
+            if self.assigned is not logits:
+                self._assign(logits)
+            self.assigned = None
             self._count(memory, len(x))
             self.commit(memory, used)
         return logits
@@ -383,12 +386,15 @@ class AdaptiveStatistics(Statistics):
         if not self.balances:
             return
         self.assignment = a = Assignment(logits)
+        self.assigned = logits
         count = self.counted * math.exp(-len(logits) / self.window) + a.hard
-        n = float(count.sum())
+        numbers = torch.stack([a.present.sum(), count.sum(), count.square().sum()])
+        classes, n, squares = numbers.tolist()  # one transfer
+        a.classes = int(classes)
         if n < 2:
             self.excess, self.unevenness = 0.0, 1.0
             return
-        squares = float((count / n).square().sum())
+        squares /= n**2
         self.excess = max(0.0, (squares - 1 / n) / (1 - 1 / n) - 1 / self.classes)  # less chance
         x = (self.excess * self.classes / self.uneven) ** 2
         self.unevenness = x / (1 + x)

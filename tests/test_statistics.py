@@ -1,0 +1,221 @@
+"""Statistics of batch norms: the estimates by hand, and what streams they survive."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
+from fretta.errors import ConfigError
+from fretta.models import load_source
+from fretta.parts.gate import Gate
+from fretta.parts.statistics import (
+    AdaptiveStatistics,
+    Assignment,
+    MovingStatistics,
+    image_moments,
+)
+from nets import batches, build
+
+pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+
+
+class Net(nn.Module):
+    """Channel means are the features; the head reads two classes from them."""
+
+    def __init__(self, dimensions: int = 2) -> None:
+        super().__init__()
+        kind = {0: nn.BatchNorm1d, 1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+        self.norm = kind[dimensions](2, affine=False)
+        self.head = nn.Linear(2, 2, bias=False)
+        with torch.no_grad():
+            self.head.weight.copy_(8 * torch.eye(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
+        return self.head(x.flatten(2).mean(2) if x.dim() > 2 else x)
+
+
+def images(n: int, mean: float = 0.0, std: float = 1.0, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return mean + std * torch.randn(n, 2, 8, 8, generator=generator)
+
+
+def adaptive(net: Net) -> AdaptiveStatistics:
+    return AdaptiveStatistics({"norm": net.norm}, classes=2)
+
+
+def test_moments_are_per_image_and_channel() -> None:
+    x = images(3).double()
+    for part in (x, x[..., 0], x[..., None], x[:, :, 0, 0]):
+        mean, square = image_moments(part)
+        flat = part.reshape(3, 2, -1)
+        assert torch.allclose(mean, flat.mean(2))
+        assert torch.allclose(square, flat.square().mean(2))
+
+
+@pytest.mark.parametrize("dimensions", [0, 1, 2, 3])
+def test_every_kind_of_batch_norm(dimensions: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = 3 + 3 * torch.randn(64, 2, *[4] * dimensions, generator=generator)
+    adapter = fretta.adapt(Net(dimensions), "source", statistics="adaptive")
+    for _ in range(4):
+        adapter(x)
+    norm = adapter.model.net.norm
+    assert isinstance(norm, nn.Module)
+    assert torch.allclose(norm.running_mean, x.transpose(0, 1).flatten(1).mean(1), atol=0.6)
+
+
+def test_moving_statistics_by_hand() -> None:
+    net = Net().eval()
+    statistics = MovingStatistics({"norm": net.norm})
+    x = images(32, mean=2.0)
+    statistics.settle(net, x)
+    rate = 1 - math.exp(-32 / 128)
+    mean = rate * x.mean((0, 2, 3))
+    square = (1 - rate) * 1 + rate * x.square().mean((0, 2, 3))
+    assert torch.allclose(net.norm.running_mean, mean, atol=1e-6)
+    assert torch.allclose(net.norm.running_var, square - mean.square(), atol=1e-6)
+
+
+def test_classes_of_a_batch_by_hand() -> None:
+    a = Assignment(torch.tensor([[9.0, -9.0], [9.0, -9.0], [-9.0, 9.0]]))
+    assert torch.allclose(a.count, torch.tensor([2.0, 1.0]), atol=1e-6)
+    assert a.hard.tolist() == [2, 1]
+    assert torch.allclose(
+        a.mean @ torch.tensor([[1.0], [3.0], [7.0]]), torch.tensor([[2.0], [7.0]])
+    )
+
+
+def test_balanced_estimate_by_hand() -> None:
+    """Three images of one class and one of the other, offsets unknown: least squares by hand."""
+    statistics = adaptive(Net())
+    statistics.images, statistics.unevenness = 100, 1.0
+    label = torch.tensor([0, 0, 0, 0, 0, 1])
+    statistics.assignment = Assignment(200.0 * torch.nn.functional.one_hot(label, 2))
+    statistics.assignment.classes = 2
+    rows = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [10.0]]).expand(6, 2)
+    old = {**statistics.memory, "within": torch.full((1, 2), 3.0)}
+    found, noise, within, between = statistics._estimate(statistics.all, rows, old, 0)
+    unit = 1 + 1e-5
+    spread = (4 + 1 + 0 + 1 + 4) / (6 - 2) / unit  # about the class means 2 and 10
+    expected_within = 3 + 6 / 64 * (spread - 3)
+    assert float(within[0]) == pytest.approx(expected_within, rel=1e-5)
+    assert float(between[0]) == pytest.approx(0.3)  # two classes tell nothing about it
+    offset = 0.3 * expected_within
+    precision = [1 / (offset + expected_within / n) for n in (5, 1)]
+    mean = (2 * precision[0] + 10 * precision[1]) / sum(precision)
+    assert float(found[0]) == pytest.approx(mean, rel=1e-4)
+    assert float(noise[0]) == pytest.approx(1 / sum(precision), rel=1e-4)
+
+
+def test_clean_images_leave_the_source_and_shifted_ones_move_it() -> None:
+    clean, shifted = Net().eval(), Net().eval()
+    of_clean, of_shifted = adaptive(clean), adaptive(shifted)
+    for seed in range(6):
+        of_clean.settle(clean, images(32, seed=seed))
+        of_shifted.settle(shifted, images(32, mean=1.0, std=2.0, seed=seed))
+    assert float(clean.norm.running_mean.abs().max()) < 0.05
+    assert torch.allclose(shifted.norm.running_mean, torch.ones(2), atol=0.1)
+    assert torch.allclose(shifted.norm.running_var, torch.full((2,), 4.0), atol=0.5)
+
+
+def test_a_change_of_domain_drops_the_memory() -> None:
+    net = Net().eval()
+    statistics = adaptive(net)
+    for seed in range(10):
+        statistics.settle(net, images(32, mean=1.0, seed=seed))
+    assert statistics.jump < 0.5
+    statistics.settle(net, images(32, mean=-2.0, std=2.0, seed=99))
+    assert statistics.jump > 0.8
+    assert torch.allclose(net.norm.running_mean, torch.full((2,), -2.0), atol=0.3)
+
+
+@pytest.mark.parametrize("statistics", ["moving", "adaptive"])
+@pytest.mark.parametrize("method", ["source", "tent", "g-fret"])
+def test_statistics_are_state(method: str, statistics: str) -> None:
+    """Of any method: reset, save and go on, undo, the source, a plain module."""
+    stream = batches(6, 6, 20, 20)
+    more = {} if method == "source" else {"lr": 1e-2}
+    adapter = fretta.adapt(build("resnet-like"), method, statistics=statistics, **more)
+    twin = fretta.adapt(build("resnet-like"), method, statistics=statistics, **more)
+    first = [adapter(x) for x in stream]
+    state = adapter.state_dict()
+    after = adapter(stream[0])
+    assert torch.equal(twin.source_logits(stream[0]), adapter.source_logits(stream[0]))
+    twin.load_state_dict(state)
+    assert torch.equal(twin(stream[0]), after)
+    with torch.no_grad():
+        assert torch.equal(twin.export()(stream[1]), twin.predict(stream[1]))
+    adapter.reset()
+    assert all(torch.equal(adapter(x), y) for x, y in zip(stream, first, strict=True))
+
+
+def test_a_forward_that_fails_leaves_statistics_as_they_were() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "stein")
+    adapter(batches(20)[0])
+    before = adapter.predict(batches(8, seed=1)[0])
+    with pytest.raises(fretta.errors.InputError):
+        adapter(torch.randn(4, 7, 8, 8))
+    assert torch.equal(adapter.predict(batches(8, seed=1)[0]), before)
+
+
+def test_a_share_of_the_batch_is_bn_with_alpha() -> None:
+    mixed = fretta.adapt(build("resnet-like"), "source", statistics=0.25)
+    bn = fretta.adapt(build("resnet-like"), "bn", alpha=0.25)
+    for x in batches(6, 1, 6):
+        assert torch.equal(mixed(x), bn(x))
+
+
+@pytest.mark.parametrize("value", ["test", 1.5, -0.1, True])
+def test_unknown_statistics_are_named(value: object) -> None:
+    with pytest.raises(ConfigError, match="source, batch, moving, adaptive"):
+        fretta.adapt(build("resnet-like"), "tent", statistics=value)
+
+
+def test_gate_by_hand() -> None:
+    sure, unsure = torch.tensor([[9.0, 0.0], [0.0, 9.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    opened, closed, lost = Gate(), Gate(), Gate()
+    for _ in range(200):
+        opened.add(sure, unsure)
+        closed.add(unsure, sure)
+        lost.add(unsure, torch.tensor([[9.0, 0.0], [9.0, 0.0]]))  # sure, and of one class
+    assert opened.open
+    assert closed.closed
+    assert lost.open
+    half = Gate()
+    mean = (sure.softmax(1) + unsure.softmax(1)) / 2
+    assert torch.allclose(half.blend(sure, unsure).exp(), mean, atol=1e-6)
+
+
+def accuracy(method: str, order: str, size: int, share: float | None = None) -> float:
+    model, card = load_source("digits")
+    preprocessing = Preprocessing.from_json(card.preprocessing)
+    options = {} if share is None else {"dominant": 3, "share": share}
+    stream = make_stream(
+        open_dataset("digits"), order, seed=0, batch_size=size, limit=128, **options
+    )
+    adapter = fretta.adapt(model, method)
+    hits = [adapter(preprocessing.apply(b.x)).argmax(1).eq(b.y) for b in stream]
+    return sum(int(h.sum()) for h in hits) / stream.samples
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("order", "size", "share"),
+    [
+        ("continual", 64, None),
+        ("continual", 8, None),
+        ("continual", 1, None),
+        ("continual+sorted", 16, None),
+        ("continual+correlated", 4, None),
+        ("continual+dominant", 64, 0.8),
+    ],
+)
+def test_no_stream_is_worse_than_the_source(order: str, size: int, share: float | None) -> None:
+    source, stein, auto = (accuracy(m, order, size, share) for m in ("source", "stein", "auto"))
+    assert min(stein, auto) > source + 0.1  # by far more here
