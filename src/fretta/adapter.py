@@ -202,7 +202,7 @@ class Adapter(nn.Module):
     def unlearned_forward(self, x: Tensor) -> Tensor:
         """Logits of the method without what it learned: its statistics, the first parameters."""
         with self.model.with_initial_parameters():
-            return self.method.forward(self.model, x)
+            return self._adapted(x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
@@ -245,8 +245,9 @@ class Adapter(nn.Module):
         return x
 
     def _forward(self, x: Tensor) -> Tensor:
-        if self.safe:
-            return self.source_forward(x)
+        return self.source_forward(x) if self.safe else self._adapted(x)
+
+    def _adapted(self, x: Tensor) -> Tensor:
         with self._capturing(len(x)) as box:
             logits = self.method.forward(self.model, x)
         return self._finish(logits, box)
