@@ -26,6 +26,7 @@ BESIDE = {
     **{f"website/{name}": name for name in ("extra.css", "worker.js")},
 }
 SHIM = "https://unpkg.com/iframe-worker/shim"  # what Material loads for search on file://
+NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # a file name as the text of a link
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
 CARDS = """
@@ -79,7 +80,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = markdown.replace("\n## Install\n", CARDS, 1)
     if origin is None and page.file.generated_by is not None:
         return markdown
-    return COMMENT.sub("\n", linked(markdown, origin or f"docs/{uri}", uri))
+    markdown = NAME.sub(r"[\1](", COMMENT.sub("\n", markdown))
+    return linked(markdown, origin or f"docs/{uri}", uri)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

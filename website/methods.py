@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 from evidence.committed import Evidence
@@ -56,7 +57,7 @@ def _page(name: str, found: Description, when: str, evidence: Evidence, scores: 
     for variant, how in found.variants.items():
         parts += [f"## The variant `{variant}`", f"Against `{cls.variants[0]}`: {how}."]
     parts += ["## A step in code", f"From `{_file(cls)}`:"]
-    parts += [f"```python\n{inspect.cleandoc(_step(cls))}\n```"]
+    parts += [f"```python\n{_step(cls)}\n```"]
     return "\n\n".join(ADDRESS.sub(r"<\g<0>>", part) for part in parts if part) + "\n"
 
 
@@ -65,7 +66,7 @@ def _results(name: str, evidence: Evidence, scores: Scores) -> str:
     parts = []
     if streams and name != "source":
         parts += ["Accuracy in percent along streams, the worst first; ▼ is more than half a"]
-        parts[-1] += " point below the source. One seed is one order of one stream:"
+        parts[-1] += " point below the source. The number behind a comma is the size of a batch:"
         parts[-1] += " [what the streams are](../auto.md)."
         parts.append(streams)
     if benchmarks:
@@ -87,5 +88,4 @@ def _file(cls: type) -> str:
 
 def _step(cls: type) -> str:
     """`step` where it is written, of the class or of one it comes from."""
-    lines, _ = inspect.getsourcelines(cls.step)  # type: ignore[attr-defined]
-    return "".join(line.removeprefix("    ") for line in lines)
+    return textwrap.dedent(inspect.getsource(cls.step)).rstrip()  # type: ignore[attr-defined]
