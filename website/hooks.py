@@ -67,7 +67,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, uri in BESIDE.items():
         files.append(File.generated(config, uri, content=(ROOT / path).read_text("utf-8")))
-    written = {"quickstart.md": notebook.page(ROOT / "examples" / "quickstart.ipynb")}
+    path = "examples/quickstart.ipynb"
+    written = {"quickstart.md": linked(notebook.page(ROOT / path), path, "quickstart.md")}
     for uri, text in {**written, **methods.pages(ROOT), **api.pages()}.items():
         files.append(File.generated(config, uri, content=text))
     return files

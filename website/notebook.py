@@ -11,5 +11,5 @@ def page(path: Path) -> str:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
-    parts.append(f"[Download the notebook](examples/{path.name}){{ .md-button }}")
+    parts.append(f"[Download the notebook]({path.name}){{ .md-button }}")
     return "\n\n".join(parts) + "\n"
