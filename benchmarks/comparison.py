@@ -3,9 +3,9 @@
     pip install torch-ttt einops     # no dependency of this package; torch-ttt imports einops
     python benchmarks/comparison.py [--rounds 15] [--out comparison.json]
 
-torch-ttt predicts after the update, so it is compared with `predict="after"`. Its documentation calls
-`engine.eval()`, which also puts the model into eval mode: batch norms then normalize by the source's
-statistics. With the engine alone in eval mode they normalize by the batch, as Tent does.
+torch-ttt predicts after the update, so it is compared with `predict="after"`. Its documentation
+calls `engine.eval()`, which also puts the model into eval mode: batch norms then normalize by the
+source's statistics. With the engine alone in eval mode they normalize by the batch, as Tent does.
 """
 
 from __future__ import annotations

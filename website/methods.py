@@ -10,6 +10,7 @@ from pathlib import Path
 from evidence.committed import Evidence
 from evidence.method_pages import benchmarks_of, streams_of, verdict_of
 from evidence.streams import Scores
+
 from fretta.describe import Description, describe
 from fretta.methods import REGISTRY, list_methods
 
