@@ -7,7 +7,7 @@ from typing import Any
 
 import griffe
 
-ENTRY = re.compile(r"^([\w*]+(?:, [\w*]+)*)\s{2,}(\S.*)$")
+ENTRY = re.compile(r"^([\w*.()=]+(?:, [\w*.()=]+)*)\s{2,}(\S.*)$")
 
 
 class Entries(griffe.Extension):

@@ -56,7 +56,9 @@ CARDS = """
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Generated pages get their places; so does the page on serving, where there is one."""
-    sections: dict[str, Any] = {key: value for entry in config.nav for key, value in entry.items()}
+    sections: dict[str, Any] = {
+        key: value for entry in config.nav or [] for key, value in entry.items()
+    }
     sections["Methods"] += [{name: f"methods/{name}.md"} for name in methods.names()]
     sections["API"] += [{title: uri} for uri, title in api.titles().items()]
     if (ROOT / "docs" / "serve.md").is_file():
@@ -77,12 +79,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     uri = page.file.src_uri
     origin = {there: here for here, there in BESIDE.items()}.get(uri)
-    if uri == "index.md":
-        markdown = markdown.replace("\n## Install\n", CARDS, 1)
     if origin is None and page.file.generated_by is not None:
         return markdown
     markdown = NAME.sub(r"[\1](", COMMENT.sub("\n", markdown))
-    return linked(markdown, origin or f"docs/{uri}", uri)
+    markdown = linked(markdown, origin or f"docs/{uri}", uri)
+    return markdown.replace("\n## Install\n", CARDS, 1) if uri == "index.md" else markdown
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
@@ -97,8 +98,6 @@ def linked(markdown: str, origin: str, uri: str) -> str:
     """Links relative to a file of the repository, made relative to its page."""
 
     def there(match: re.Match[str]) -> str:
-        if match[1] in CARDS:
-            return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[1]))
         target = BESIDE.get(path, path.removeprefix("docs/"))
         relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")

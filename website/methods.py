@@ -50,7 +50,7 @@ def _page(name: str, found: Description, when: str, evidence: Evidence, scores: 
     parts = [f"# {name}", f"**{does}**", title, *reference]
     parts += ["## When to use it", when, verdict_of(scores, name)]
     parts += [f'```python\nadapter = fretta.adapt(model, "{name}")\n```']
-    parts += ["## What it does", f"```text\n{found.loss}\n```", *notes]
+    parts += ["## What it does", "```text\n" + found.loss.replace("; ", ";\n") + "\n```", *notes]
     parts += [f"- **Needs:** {found.needs}\n- **Cost:** {found.cost}"]
     parts += ["## Results", _results(name, evidence, scores)]
     if found.fields:
