@@ -1,6 +1,5 @@
 #!/bin/sh
-# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/diagnose.md show, as JSON. The guard and the estimate want
-# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/auto.md show, as JSON. All but speed want
+# What docs/performance.md, docs/guard.md, docs/estimate.md, docs/diagnose.md and docs/auto.md show, as JSON. All but speed want
 # FRETTA_DATA; speed wants a machine with nothing else to do.
 #
 #     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate|streams]

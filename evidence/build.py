@@ -17,7 +17,7 @@ from pathlib import Path
 from fretta.experiment.store import Store
 from fretta.experiment.tune import Rule
 
-from . import comparison, estimates, guards, pages, speed, streams, tables, tuning
+from . import comparison, estimates, guards, others, pages, speed, streams, tables, tuning
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
@@ -51,6 +51,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "pacs": tables.pacs_table,
     "imagenet": partial(tables.corruption_table, suite="imagenet-shared"),
     "digits": partial(tables.corruption_table, suite="digits-all"),
+    "others": others.others_table,
+    "others-claims": others.others_claims,
+    "parts-behind": others.parts_behind_table,
     "variants": tables.variants_table,
     "switches": pages.switches_table,
     "parts": pages.parts_table,

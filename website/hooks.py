@@ -29,6 +29,7 @@ SHIM = "https://unpkg.com/iframe-worker/shim"  # what Material loads for search 
 NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # a file name as the text of a link
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
+ROW = re.compile(r"^\| `[^|]+\|", re.M)  # the first cell of a row about methods
 CARDS = """
 <div class="grid cards" markdown>
 
@@ -83,7 +84,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     markdown = NAME.sub(r"[\1](", COMMENT.sub("\n", markdown))
     markdown = linked(markdown, origin or f"docs/{uri}", uri)
+    if uri in ("index.md", "methods.md"):
+        markdown = ROW.sub(to_methods, markdown)
     return markdown.replace("\n## Install\n", CARDS, 1) if uri == "index.md" else markdown
+
+
+def to_methods(cell: re.Match[str]) -> str:
+    """Names of methods as links to their pages."""
+
+    def link(match: re.Match[str]) -> str:
+        known = match[1] in methods.names()
+        return f"[`{match[1]}`](methods/{match[1]}.md)" if known else match[0]
+
+    return re.sub("`([^`]+)`", link, cell[0])
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
