@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -34,6 +36,20 @@ def test_every_method_has_advice() -> None:
     section = section.partition("\n## When to use which\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     assert sorted(re.findall(r"`([a-z0-9-]+)`", "".join(rows))) == fretta.list_methods()
+
+
+@pytest.mark.data
+def test_verified_means_recorded_and_reproduced(shared: Path) -> None:
+    """The numbers of docs/comparison.md are those of the recorded runs."""
+    runs: Counter[str] = Counter()
+    for folder in ("golden", "golden-next"):
+        cases = json.loads((shared / folder / "meta.json").read_text(encoding="utf-8"))["cases"]
+        runs.update("bn" if c["method"].startswith("bn-") else c["method"] for c in cases)
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([a-z0-9-]+) \| (\d+|•) \|", page, re.M))
+    assert sorted(rows) == fretta.list_methods()
+    assert {name: int(n) for name, n in rows.items() if n != "•"} == runs
+    assert f"{len(runs)} of {len(rows)}" in page
 
 
 class Links(HTMLParser):

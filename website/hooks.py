@@ -21,7 +21,8 @@ from website import api, methods, notebook  # noqa: E402
 BESIDE = {
     "README.md": "index.md",
     **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE")},
-    **{name: name for name in ("evidence/README.md", "evidence/run.sh")},
+    "evidence/README.md": "records.md",
+    "evidence/run.sh": "evidence/run.sh",
     "examples/quickstart.ipynb": "examples/quickstart.ipynb",
     **{f"website/{name}": name for name in ("extra.css", "worker.js")},
 }

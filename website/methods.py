@@ -71,7 +71,7 @@ def _results(name: str, evidence: Evidence, scores: Scores) -> str:
         parts[-1] += " [what the streams are](../auto.md)."
         parts.append(streams)
     if benchmarks:
-        parts += ["The paper's benchmarks; \\* is beyond noise: [all methods](../evidence.md)."]
+        parts += ["Suites of the package; \\* is beyond noise: [all methods](../evidence.md)."]
         parts.append(benchmarks)
     return "\n\n".join(parts) or "No runs of this method are committed yet."
 
