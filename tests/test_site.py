@@ -102,9 +102,19 @@ def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> No
 
 @pytest.mark.slow
 def test_a_method_page_has_what_info_says_and_its_results(site: Path) -> None:
-    text = re.sub(r"<[^>]+>", "", (site / "methods" / "tent.html").read_text(encoding="utf-8"))
-    for expected in ("When to use it", "mean_i H(p_i)", "1F+1B", "learning rate", "CIFAR-10-C"):
+    page = (site / "methods" / "tent.html").read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
+    for expected in ("When to use it", "mean_i H(p_i)", "1F+1B", "learning rate"):
         assert expected in text
+    lines = (ROOT / "evidence" / "benchmarks" / "streams.jsonl").read_text(encoding="utf-8")
+    found: dict[str, dict[int, float]] = {"tent": {}, "source": {}}
+    for r in map(json.loads, lines.splitlines()):
+        if r["stream"] == "cifar-128" and r["method"] in found:
+            found[r["method"]][r["seed"]] = 100 * r["accuracy"]
+    seeds = found["tent"].keys() & found["source"].keys()
+    tent, source = (sum(found[m][s] for s in seeds) / len(seeds) for m in ("tent", "source"))
+    row = f"{tent:.1f} {source:.1f} {tent - source:+.1f} {len(seeds)}"
+    assert f"CIFAR-10-C, 128 {row}" in text
 
 
 @pytest.fixture
