@@ -11,6 +11,7 @@
     ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
     ├── SuiteError         a suite that names something unknown or missing  (ValueError)
     ├── StoreError         a store that cannot be used, or a damaged record
+    ├── UnknownStreamError a stream that a service does not have  (LookupError)
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
 
 Each message says what was seen, why it cannot work and what would.
@@ -35,6 +36,7 @@ __all__ = [
     "StateError",
     "StoreError",
     "SuiteError",
+    "UnknownStreamError",
     "WeightsError",
     "warn",
 ]
@@ -82,6 +84,10 @@ class SuiteError(FrettaError, ValueError):
 
 class StoreError(FrettaError):
     """A store that cannot be used, or a record that is damaged."""
+
+
+class UnknownStreamError(FrettaError, LookupError):
+    """A service has no stream of this name."""
 
 
 class MissingExtraError(FrettaError, ImportError):
