@@ -11,6 +11,7 @@
     ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
     ├── SuiteError         a suite that names something unknown or missing  (ValueError)
     ├── StoreError         a store that cannot be used, or a damaged record
+    ├── BusyError          a service that cannot answer now; the same request may work later
     ├── UnknownStreamError a stream that a service does not have  (LookupError)
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
 
@@ -23,6 +24,7 @@ import sys
 import warnings
 
 __all__ = [
+    "BusyError",
     "ConfigError",
     "DataError",
     "FrettaError",
@@ -84,6 +86,10 @@ class SuiteError(FrettaError, ValueError):
 
 class StoreError(FrettaError):
     """A store that cannot be used, or a record that is damaged."""
+
+
+class BusyError(FrettaError):
+    """A service cannot answer now; the same request may work later."""
 
 
 class UnknownStreamError(FrettaError, LookupError):
