@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ..errors import HeadError, InputError, ModelError, NeedError, StateError, warn
 from .compute import autocasting
@@ -60,6 +61,8 @@ class Classifier:
         self.origin_buffers: dict[str, Tensor] = {}
         self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
         self.place: Any = None  # of the logits in what the model returns; None: they are that
+        self.aside = False  # whether this forward is not the one whose logits are returned
+        self._instead: Mapping[str, Tensor] = {}  # tensors in the place of parameters
         self.statistics: Statistics | None = (
             None  # of batch norms, where they move; see set_statistics
         )
@@ -134,7 +137,8 @@ class Classifier:
     def _run(self, x: Tensor) -> Tensor:
         try:
             with autocasting(self.precision, x.device):
-                output = self.net(x)
+                instead = dict(self._instead)
+                output = functional_call(self.net, instead, x) if instead else self.net(x)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError, AssertionError) as error:
@@ -332,6 +336,20 @@ class Classifier:
                 for name, parameter in self.adapted.items():
                     parameter.data = now[name]
                 self.load_buffers(moved)
+
+    @contextmanager
+    def using(self, tensors: Mapping[str, Tensor], aside: bool = False) -> Iterator[None]:
+        """While active, forwards use these tensors in the place of the parameters of their names.
+
+        A teacher is a set of tensors, not a second module; `origin` gives the source's weights in
+        the modes of now. `aside`: a forward on the way, whose features nobody asks for.
+        """
+        before = (self._instead, self.aside)
+        self._instead, self.aside = tensors, aside
+        try:
+            yield
+        finally:
+            self._instead, self.aside = before
 
     # ---- small facts -------------------------------------------------------------------------
 
