@@ -69,7 +69,9 @@ class Settings:
         for each in fields(self):
             _check_type(each.name, str(each.type), getattr(self, each.name))
         if not self.model:
-            raise ConfigError("model='' names no model; give one as `fretta adapt --model` takes it")
+            raise ConfigError(
+                "model='' names no model; give one as `fretta adapt --model` takes it"
+            )
         for name, choices in {"guard": GUARDS, "alpha": ("white", "drop")}.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(
