@@ -11,6 +11,7 @@
     ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
     ├── SuiteError         a suite that names something unknown or missing  (ValueError)
     ├── StoreError         a store that cannot be used, or a damaged record
+    │   └── CheckpointError  a checkpoint that is damaged, or of another model, method or version
     ├── BusyError          a service that cannot answer now; the same request may work later
     ├── UnknownStreamError a stream that a service does not have  (LookupError)
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
@@ -25,6 +26,7 @@ import warnings
 
 __all__ = [
     "BusyError",
+    "CheckpointError",
     "ConfigError",
     "DataError",
     "FrettaError",
@@ -86,6 +88,10 @@ class SuiteError(FrettaError, ValueError):
 
 class StoreError(FrettaError):
     """A store that cannot be used, or a record that is damaged."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint that is damaged, or of another model, method or version."""
 
 
 class BusyError(FrettaError):

@@ -44,9 +44,7 @@ def decode_bytes(
         raise InputError(f"{what} is damaged: {error or type(error).__name__}") from None
 
 
-def _check_size(
-    size: tuple[int, int], decoding: Decoding, max_pixels: int, what: str
-) -> None:
+def _check_size(size: tuple[int, int], decoding: Decoding, max_pixels: int, what: str) -> None:
     """By the header alone, before anything is unpacked."""
     width, height = size
     if width < 1 or height < 1:
