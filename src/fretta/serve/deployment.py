@@ -33,8 +33,12 @@ PAUSE = 0.2  # seconds
 
 
 def build(args: Mapping[str, Any]) -> Any:
-    """The application, from the `args` of a Serve YAML: the settings."""
-    settings = Settings.from_dict(args)
+    """The application, from the `args` of a Serve YAML."""
+    return make(Settings.from_dict(args))
+
+
+def make(settings: Settings) -> Any:
+    """The application with these settings."""
     shared = {
         "max_ongoing_requests": 1000,  # those that wait together make a batch
         "health_check_period_s": 1,  # how soon a dead replica is noticed
@@ -60,7 +64,7 @@ def build(args: Mapping[str, Any]) -> Any:
 class StreamsReplica(Shard):
     """The one replica of a shard."""
 
-    async def __init__(self, settings: Settings, number: int) -> None:
+    async def __init__(self, settings: Settings, number: int) -> None:  # type: ignore[misc]
         await until_alone()
         keep_memory()
         super().__init__(settings, number)

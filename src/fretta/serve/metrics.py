@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
+MOST_STREAMS = 4096  # whose latencies are kept
 
 
 class Latencies:
@@ -17,6 +18,8 @@ class Latencies:
         self._sums: dict[str, float] = {}
 
     def observe(self, name: str, seconds: float) -> None:
+        if name not in self._counts and len(self._counts) >= MOST_STREAMS:
+            self._forget(next(iter(self._counts)))
         counts = self._counts.setdefault(name, [0] * (len(BOUNDS) + 1))
         counts[bisect_left(BOUNDS, seconds)] += 1
         self._sums[name] = self._sums.get(name, 0.0) + seconds
@@ -24,8 +27,11 @@ class Latencies:
     def of(self, names: set[str]) -> dict[str, tuple[list[int], float]]:
         """(images per bucket, sum of seconds) of these streams; the others are forgotten."""
         for name in set(self._counts) - names:
-            del self._counts[name], self._sums[name]
+            self._forget(name)
         return {name: (list(self._counts[name]), self._sums[name]) for name in self._counts}
+
+    def _forget(self, name: str) -> None:
+        del self._counts[name], self._sums[name]
 
 
 COUNTERS = {

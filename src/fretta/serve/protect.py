@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -19,7 +17,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-OPEN = "/healthz"  # for load balancers
+OPEN = ("/", "/healthz")  # the dashboard, which asks for the token itself; for load balancers
 HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -100,11 +98,11 @@ class Protected:
             return Refusal(403, reason)
         if foreign:
             return Refusal(403, f"requests of pages of {str(origin)[:100]!r} are not answered")
-        if scope["path"] != OPEN and not self._knows_token(headers.get("authorization", "")):
+        if scope["path"] not in OPEN and not self._knows_token(headers.get("authorization", "")):
             return Refusal(
                 401,
                 "this service asks for a token; send it as Authorization: Bearer TOKEN",
-                {"www-authenticate": 'Basic realm="fretta", charset="UTF-8"'},
+                {"www-authenticate": "Bearer"},
             )
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
@@ -115,19 +113,12 @@ class Protected:
         return len(length) > 18 or int(length) > self.max_body
 
     def _knows_token(self, authorization: str) -> bool:
-        """Bearer TOKEN, or Basic with the token as password, which browsers ask for."""
+        """In constant time: how long it takes must not tell how much was right."""
         if self.token is None:
             return True
         scheme, _, given = authorization.partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
-            except (binascii.Error, ValueError):
-                return False
-        elif scheme.lower() != "bearer":
-            return False
-        # in constant time: how long it takes must not tell how much was right
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+        same = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return same and scheme.lower() == "bearer"
 
     def _too_large(self, seen: str) -> Refusal:
         return Refusal(
