@@ -14,6 +14,7 @@ from ..models.preprocessing import Decoding
 
 # What `fretta adapt` reads. Pillow knows many more, and every reader can be attacked.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
+LONGEST = 65_535  # of a side, as in JPEG: Pillow takes seconds for millions of short rows
 
 
 def decode_bytes(
@@ -49,10 +50,10 @@ def _check_size(size: tuple[int, int], decoding: Decoding, max_pixels: int, what
     width, height = size
     if width < 1 or height < 1:
         raise InputError(f"{what} has no pixels: {width}×{height}")
-    if width * height > max_pixels:
+    if width * height > max_pixels or max(width, height) > LONGEST:
         raise InputError(
             f"{what} has {width}×{height} pixels, more than the limit of {max_pixels:,}"
-            " (max_pixels); send it smaller"
+            f" (max_pixels) or of {LONGEST:,} a side; send it smaller"
         )
     short = decoding.short_side if decoding.fit == "crop" else None
     if short and short * short * max(width, height) // min(width, height) > max_pixels:

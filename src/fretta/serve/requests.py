@@ -34,27 +34,33 @@ async def read_predict(request: Request, settings: Settings) -> Asked:
     """InputError says what is wrong with it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
-        form = await request.form(max_files=settings.max_images, max_fields=settings.max_images + 8)
-        values: dict[str, list[Any]] = {}
-        for key, value in form.multi_items():
-            values.setdefault(key, []).append(value)
-        files = values.pop("images", []) + values.pop("image", [])
-        if any(isinstance(file, str) for file in files):
-            raise InputError("a field `images` is text; send files, as curl -F images=@cat.jpg")
-        given: dict[str, Any] = {"images": [await file.read() for file in files]}
-        if "ids" in values:
-            given["ids"] = values.pop("ids")
-        for key, texts in values.items():
-            if len(texts) > 1:
-                raise InputError(f"{len(texts)} fields are named {key[:40]!r}; send one")
-            given[key] = texts[0]
-        if isinstance(given.get("retry"), str):
-            given["retry"] = given["retry"].lower() in ("true", "1", "yes")
+        most = settings.max_images
+        async with request.form(max_files=most, max_fields=most + 8) as form:
+            given = await _of_form(form.multi_items())
     elif kind == JSON:
         given = _loaded(await request.body())
     else:
         raise InputError(f"content-type {kind[:100]!r} is not read; send {FORM} or {JSON}")
     return _checked(given, settings.max_images)
+
+
+async def _of_form(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As JSON would say it."""
+    given: dict[str, Any] = {"images": []}
+    for key, value in items:
+        if isinstance(value, str) == (key == "images"):
+            raise InputError(f"{key[:40]!r}: send files as `images`, as curl -F images=@cat.jpg")
+        if key == "images":
+            given[key].append(await value.read())
+        elif key == "ids":
+            given.setdefault(key, []).append(value)
+        elif key in given:
+            raise InputError(f"several fields are named {key[:40]!r}; send one")
+        else:
+            given[key] = value
+    if "retry" in given:
+        given["retry"] = {"true": True, "false": False}.get(given["retry"], given["retry"])
+    return given
 
 
 def _loaded(body: bytes) -> dict[str, Any]:
