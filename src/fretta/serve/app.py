@@ -15,6 +15,7 @@ from typing import Any
 from .. import __version__
 from ..errors import (
     BusyError,
+    CheckpointError,
     FrettaError,
     InputError,
     MissingExtraError,
@@ -41,6 +42,7 @@ HEALTHY_WITHIN = 5.0  # seconds
 STATUS: dict[type[FrettaError], int] = {
     InputError: 400,
     UnknownStreamError: 404,
+    CheckpointError: 409,  # a reset clears it
     BusyError: 503,
     StoreError: 503,
 }
