@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fretta.data import open_dataset
 from fretta.experiment.case import Case
+from fretta.serve.host import StreamHost
 from fretta.serve.settings import Settings
 
 PAGE = 4096
@@ -199,7 +200,20 @@ class Checked:
     wrong: int = 0  # another image's answer, or another number than the undisturbed replay
     again: int = 0  # requests that a camera sent more than once
     lost: list[int] = field(default_factory=list)  # batches forgotten at a death, by stream
-    states: dict[str, Any] = field(default_factory=dict)  # of the adapter in the end
+    states: dict[str, list[Any]] = field(default_factory=dict)  # before each batch, and in the end
+
+    def compare(self, host: StreamHost) -> int:
+        """How many streams of the store have the state of the replay, after as many batches.
+
+        A stream that sent nothing after a death is where its checkpoint is.
+        """
+        right = 0
+        for name, states in self.states.items():
+            stream = host._known(name)
+            if stream.batches < len(states) - 1:
+                self.lost.append(len(states) - 1 - stream.batches)
+            right += equal(stream.adapter.state_dict(), states[stream.batches])
+        return right
 
 
 def check(case: Case, settings: Settings, pool: Pool, cameras: list[Camera]) -> Checked:
@@ -234,7 +248,7 @@ def check(case: Case, settings: Settings, pool: Pool, cameras: list[Camera]) -> 
                 not same(share, answer) for share, answer in zip(shares, said.answers, strict=True)
             )
             states.append(deepcopy(adapter.state_dict()))
-        found.states[camera.name] = states[-1]
+        found.states[camera.name] = states
     return found
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cameras import Camera, Killer, Pool, check, equal, replica, resident_mib, run
+from cameras import Camera, Killer, Pool, check, replica, resident_mib, run
 from common import arguments, write
 
 from fretta.serve.host import StreamHost
@@ -135,11 +135,7 @@ def measure_kills(settings: Settings, pool: Pool, options: Any) -> dict[str, Any
     with serving(settings, log_to_driver=False):
         run(settings.port, pool, cameras, on_answer=killer)
     found = check(settings.open_case(), settings, pool, cameras)
-    after = StreamHost(here(settings))
-    equal_states = sum(
-        equal(after._known(name).adapter.state_dict(), state)
-        for name, state in found.states.items()
-    )
+    equal_states = found.compare(StreamHost(here(settings)))
     return {
         "kills": len(killer.killed),
         "images": options.images,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigError, MissingExtraError
-from ..experiment.execute.jobs import cores
 from .settings import Settings
 
 OBJECTS = 1 << 29  # bytes of images on their way between processes
@@ -33,7 +32,7 @@ def serving(settings: Settings, **ray_options: Any) -> Iterator[str]:
     except ModuleNotFoundError as error:
         raise MissingExtraError("ray[serve]", "serve", "the service") from error
     options = {
-        "num_cpus": max(cores(), settings.shards),
+        "num_cpus": settings.shards + 1,  # a count of places, not of cores
         "include_dashboard": False,
         "object_store_memory": OBJECTS,
         "logging_level": logging.ERROR,
