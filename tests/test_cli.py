@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from commands import fretta as run_command
 from commands import fretta_alone
 from fretta.cli import with_ray_address
 from fretta.cli.data import severities
+from fretta.describe import describe
 from fretta.errors import ConfigError
 from fretta.models.load import ASSETS
 
@@ -119,3 +121,27 @@ def test_train_writes_weights_and_a_card_and_can_be_repeated(tmp_path: Path) -> 
     wrong = run_command("train", "pacs", "--out", "p.safetensors", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "target" in wrong.stderr
+
+
+@pytest.mark.parametrize("key", fretta.list_methods())
+def test_every_method_describes_itself(key: str) -> None:
+    """Paper, loss and each hyper-parameter with its meaning, from where they are written once."""
+    found = describe(key)
+    assert found.loss != "-"
+    assert found.what
+    assert key == "source" or re.search(r"(19|20)\d\d", found.paper)
+    method = fretta.methods.find_method(key)
+    own = set(method.field_names()) - set(fretta.Method.field_names())
+    assert own <= {f.name for f in found.fields}
+    assert all(f.meaning for f in found.fields)
+    assert set(method.published) <= set(method.field_names())
+    assert set(method.differs) <= set(found.variants)
+    assert all(found.variants.values())
+
+
+def test_info() -> None:
+    out = run_command("info", "rdumb").stdout
+    for words in ("Press, Schneider", "exp(E0 - H_i)", "1F+1B per batch", "reset_every 1000", "ε"):
+        assert words in " ".join(out.split())
+    assert "released:" in out
+    assert "did you mean 'lame'" in run_command("info", "lam").stderr

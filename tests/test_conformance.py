@@ -27,9 +27,17 @@ QUICK: dict[str, dict[str, Any]] = {
     "eta": {"e_margin": 0.999, "d_margin": 0.99},
     "eata": {"e_margin": 0.999, "d_margin": 0.99},
     "sar": {"e_margin": 0.999, "reset_threshold": 0.0},
+    "rdumb": {"e_margin": 0.999, "d_margin": 0.99},
+    "deyo": {"e_margin": 0.999, "plpd_margin": -0.9},
+    "delta": {"base": "entropy"},
+    "cotta": {"views": 2, "p_th": 1.1},  # views at every batch
+    "rotta": {"memory": 4, "update_every": 4},
+    "note": {"memory": 4, "update_every": 4},
+    "memo": {"views": 2},
     "auto": {"e_margin": 0.999},
 }
-FILTERS_ALL_OUT = {key: {"e_margin": 1e-9} for key in ("eta", "eata", "sar")}
+WITHOUT_BATCH_NORM = ("group-norm", "vit-like", "timm-vit_tiny", "hf-vit")
+FILTERS_ALL_OUT = {key: {"e_margin": 1e-9} for key in ("eta", "eata", "sar", "rdumb", "deyo")}
 
 CASES = [
     (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)
@@ -38,9 +46,13 @@ every_case = pytest.mark.parametrize(("key", "variant"), CASES)
 every_method = pytest.mark.parametrize("key", sorted(REGISTRY))
 
 
+def fits(key: str, net: str) -> bool:
+    return Need.BATCH_NORM not in REGISTRY[key].needs or net not in WITHOUT_BATCH_NORM
+
+
 def every_case_on(*nets: str, small: tuple[str, ...] = ("resnet-like", "vit-like")) -> Any:
     """All methods on all of these networks; on large ones most of them are slow tests."""
-    cases = [(net, key, variant) for key, variant in CASES for net in nets]
+    cases = [(net, key, variant) for key, variant in CASES for net in nets if fits(key, net)]
     quick = grid(cases, lambda c: c[0] in small or c[1:] == ("g-fret", "paper"))
     return pytest.mark.parametrize(("net", "key", "variant"), quick)
 
@@ -248,9 +260,12 @@ def test_unmet_needs_raise_with_a_repair(key: str) -> None:
     if Need.NORM in needs:
         with pytest.raises(NeedError, match=r"normalization layers.*use 'source'"):
             fretta.adapt(plain, key, source=batches(4))
+    if Need.BATCH_NORM in needs:
+        with pytest.raises(NeedError, match=r"statistics of batch-norm layers.*LayerNorm.*use 'c"):
+            fretta.adapt(build("vit-like"), key)
     if Need.SOURCE in needs:
         with pytest.raises(NeedError, match="source="):
             fretta.adapt(build("resnet-like"), key)
     if Need.HEAD in needs:
         with pytest.raises(FrettaError, match="head="):
-            fretta.adapt(Wrapped(lambda y: y * 2.0), key)(batches(4)[0])
+            fretta.adapt(Wrapped(lambda y: y * 2.0), key, source=batches(4))(batches(4)[0])

@@ -7,7 +7,16 @@ import math
 import pytest
 import torch
 
-from fretta.parts.losses import cross_entropy, energy, entropy, kl_divergence, masked_mean
+from fretta.parts.losses import (
+    cross_entropy,
+    energy,
+    entropy,
+    kl_divergence,
+    marginal_entropy,
+    masked_mean,
+    soft_likelihood_ratio,
+    symmetric_cross_entropy,
+)
 
 LN2, LN3 = math.log(2), math.log(3)
 # σ of these rows: (1/2, 1/4, 1/4) and (1/3, 1/3, 1/3)
@@ -28,6 +37,24 @@ def test_by_hand() -> None:
     torch.testing.assert_close(kl_divergence(q, LOGITS)[0], torch.tensor(expected))
     # -ln(2 + 1 + 1);  -ln(3e)
     torch.testing.assert_close(energy(LOGITS), torch.tensor([-2 * LN2, -LN3 - 1]))
+    # of the mean (5/12, 7/24, 7/24)
+    mean = -(5 / 12) * math.log(5 / 12) - 2 * (7 / 24) * math.log(7 / 24)
+    torch.testing.assert_close(marginal_entropy(LOGITS), torch.tensor(mean))
+    # q / (1 - q) is 1, 1/3, 1/3: sum 1/4 ln 3 twice; and 1/2 three times: ln 2
+    ratio = soft_likelihood_ratio(LOGITS)
+    torch.testing.assert_close(ratio, torch.tensor([LN3 / 2, LN2]), atol=3e-5, rtol=0)
+    # half of -ln 1/3 over p, half of -(ln 1/2 + 2 ln 1/4)/3 = 5/3 ln 2
+    both = symmetric_cross_entropy(LOGITS, q)[0]
+    torch.testing.assert_close(both, torch.tensor(LN3 / 2 + 5 / 6 * LN2))
+
+
+def test_more_certainty_than_the_clip_is_not_rewarded() -> None:
+    logits = torch.tensor([[9.0, 0.0, 0.0]], requires_grad=True)
+    soft_likelihood_ratio(logits, clip=0.9).sum().backward()
+    reward = logits.grad.clone()
+    logits.grad = None
+    soft_likelihood_ratio(logits, clip=0.9999).sum().backward()
+    assert 0 <= -reward[0, 0] < -0.1 * logits.grad[0, 0]
 
 
 def test_entropy_of_a_certain_prediction_is_zero_with_a_finite_gradient() -> None:

@@ -25,11 +25,12 @@ LAYERS = [
     ["data", "methods", "prepare", "state"],
     ["guard", "streams"],
     ["adapter"],
-    ["api", "inspection"],
+    ["api", "describe", "inspection"],
     ["experiment"],
     ["estimate", "report"],
     ["deploy"],
     ["diagnosis"],
+    ["serve"],
     ["cli"],
     ["__main__"],
 ]
@@ -67,8 +68,21 @@ def test_public_names_are_all() -> None:
     with pytest.raises(AttributeError, match="no attribute 'adapter_'"):
         _ = fretta.adapter_
     assert fretta.list_methods() == [
-        *("auto", "bn", "eata", "eta", "g-fret", "s-fret", "sar", "source", "stein", "tea"),
-        *("tent", "tipi", "tsd"),
+        *(
+            "auto",
+            "bn",
+            "cmf",
+            "cotta",
+            "delta",
+            "deyo",
+            "eata",
+            "eta",
+            "foa-shift",
+            "g-fret",
+            "lame",
+        ),
+        *("memo", "note", "rdumb", "roid", "rotta", "s-fret", "sar", "shot-im", "source", "stein"),
+        *("t3a", "tea", "tent", "tipi", "tsd"),
     ]
 
 

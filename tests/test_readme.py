@@ -45,10 +45,14 @@ def compare(printed: str, expected: str) -> None:
 def test_the_method_table_is_the_catalog(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     catalog = text.partition("\n| name | ")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|(.*)\|$", catalog, re.M)
-    table = {name: cells for names, cells in rows for name in re.findall(r"`([a-z-]+)`", names)}
-    assert sorted(table) == fretta.list_methods()
-    for name in fretta.list_methods():
+    rows = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|(.*)\|$", catalog, re.M)
+    table = {name: cells for names, cells in rows for name in re.findall(r"`([a-z0-9-]+)`", names)}
+    if page == "README.md":  # some of them; the page that it points to has them all
+        assert set(table) < set(fretta.list_methods())
+        assert f"{len(fretta.list_methods()) - len(table)} more" in text
+    else:
+        assert sorted(table) == fretta.list_methods()
+    for name in table:
         method = fretta.methods.REGISTRY[name]
         cells = [cell.strip() for cell in table[name].split("|")]
         assert method.passes in cells

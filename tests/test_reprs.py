@@ -63,7 +63,12 @@ def test_every_hyper_parameter_is_documented_where_it_is_declared(key: str) -> N
     for name in REGISTRY[key].field_names():
         home = next(c for c in REGISTRY[key].__mro__ if name in inspect.get_annotations(c))
         doc = str(home.__doc__)
-        assert f"\n    {name} " in doc or f" {name}:" in doc or f"{name}, " in doc, (home, name)
+        assert (
+            f"\n    {name} " in doc
+            or f" {name}:" in doc
+            or f"{name}, " in doc
+            or f", {name} " in doc
+        )
 
 
 def test_the_signature_of_adapt() -> None:

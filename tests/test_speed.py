@@ -35,6 +35,10 @@ WAITS = {
     "eata": 4,
     "auto": 8,
 }
+WAITS |= {"lame": 101}  # which asks after each iteration whether to stop
+WAITS |= {"memo": 40}  # AugMix asks of each operation which images go through it
+
+EVERYTHING = ("tsd", "shot-im", "cotta", "memo")  # which let every weight learn
 
 
 def images(seed: int = 0, n: int = 16) -> Tensor:
@@ -53,11 +57,15 @@ def confident_net() -> nn.Module:
 def ready(key: str, net: nn.Module | None = None, **settings: Any) -> fretta.Adapter:
     if key == "tea":
         settings.setdefault("sgld_steps", 2)
-    if key in ("eta", "eata", "sar", "auto"):
+    if key in ("eta", "eata", "sar", "rdumb", "deyo", "auto"):
         settings.setdefault("e_margin", 0.99)
+    if key == "deyo":
+        settings.setdefault("plpd_margin", -0.9)
+    if key in ("rotta", "note"):
+        settings |= {"memory": 16, "update_every": 16}  # an update with every batch
     net = net or confident_net()
     dtype = next(net.parameters()).dtype
-    source = [images(9).to(dtype)] if key == "eata" else None
+    source = [images(9).to(dtype)] if key in ("eata", "foa-shift") else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FrettaWarning)
         a = fretta.adapt(net, key, source=source, **settings)
@@ -70,26 +78,36 @@ def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) 
     a = ready(key, sgld_steps=20) if key == "tea" else ready(key)
     if key == "auto":
         vars(a.method)["gate"].weight = 0.9  # it learns while it is believed
-    seen = count(a.model.net, lambda: a(images(1)))
+    n = 1 if key == "memo" else 16  # its passes are those of one image
+    seen = count(a.model.net, lambda: a(images(1, n)))
     passes = f"{seen.forwards}F" + (f"+{seen.backwards}B" if seen.backwards else "")
     assert passes == fretta.methods.REGISTRY[key].passes
     convolutions = sum(isinstance(m, nn.Conv2d) for m in a.model.net.modules())
-    assert seen.weight_gradients == (convolutions if key == "tsd" else 0)
+    assert seen.weight_gradients == (convolutions if key in EVERYTHING else 0)
     assert seen.waits <= WAITS.get(key, 7)
 
 
+def test_cotta_computes_no_view_it_throws_away() -> None:
+    sure, unsure = (ready("cotta", p_th=p_th, views=5) for p_th in (0.0, 1.1))
+    for a, forwards in ((sure, 1 + 1 + 1), (unsure, 1 + 5 + 1)):  # source, teacher, student
+        seen = count(a.model.net, lambda a=a: a(images(1)))
+        assert (seen.forwards, seen.backwards) == (forwards, 1)
+
+
 @pytest.mark.parametrize(
-    "key", grid(["tent", "s-fret", "g-fret", "eta", "tsd"], {"g-fret"}.__contains__)
+    "key",
+    grid(["tent", "s-fret", "g-fret", "eta", "tsd", "rotta", "note"], {"g-fret"}.__contains__),
 )
 def test_a_late_step_does_what_an_early_one_does(key: str) -> None:
     """Cost does not grow with the stream: the same operators, the same memory."""
     a = ready(key)
+    size = 16 if key in ("rotta", "note") else 4  # an update with every batch
     for n in range(1, 6):
-        a(images(n, 4))
-    early = count(a.model.net, lambda: a(images(6, 4)))
+        a(images(n, size))
+    early = count(a.model.net, lambda: a(images(6, size)))
     for n in range(7, 60):
-        a(images(n, 4))
-    late = count(a.model.net, lambda: a(images(60, 4)))
+        a(images(n, size))
+    late = count(a.model.net, lambda: a(images(60, size)))
     assert sum(late.operators.values()) <= 1.02 * sum(early.operators.values()) + 5
 
 

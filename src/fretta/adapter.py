@@ -19,6 +19,7 @@ from .methods import build_method
 from .parts.classifier import Classifier, private_copy
 from .parts.compute import Compute, check_precision, choose_layout, compile_blocks
 from .parts.features import Capture, captured, capturing
+from .parts.output import USES_FEATURES, finish
 from .prepare import (
     SmallBatchCheck,
     caution_probabilities,
@@ -48,8 +49,9 @@ class Adapter(nn.Module):
     compute     a `Compute`: memory layout, precision, compilation, how many layers learn
     **          hyper-parameters of the method, by name; one that is given wins over what a
                 `variant` implies. Every method has `steps` (updates per batch), `episodic`
-                (forget after every batch), `predict` ("before" or "after" the update) and
-                `reset_every` (batches), `statistics` (of batch norms, e.g. "adaptive")
+                (forget after every batch), `predict` ("before" or "after" the update),
+                `reset_every` (batches), `statistics` (of batch norms, e.g. "adaptive") and
+                `output` ("prior" or "lame" behind the method)
 
         adapter(x)            logits of the batch, and the model learns from it
         adapter.predict(x)    logits only; no state changes
@@ -105,10 +107,10 @@ class Adapter(nn.Module):
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
         layout = choose_layout(net, compute.layout, free)
-        net = net if inplace else private_copy(net)
+        net = net if inplace else private_copy(net, compute.share)
         if layout is not None:
             net.to(memory_format=layout)  # type: ignore[call-overload]
-        model = Classifier(net, head, layout, compute.precision, compute.last_norms)
+        model = Classifier(net, head, layout, compute.precision, compute.last_norms, compute.share)
         check_precision(compute.precision, model.device)
         return model
 
@@ -123,7 +125,7 @@ class Adapter(nn.Module):
         # Works under the caller's no_grad and inference_mode: learning needs gradients regardless.
         with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
             x = self._ready_batch(x)
-            every = 1 if self.method.episodic else self.method.reset_every
+            every = 1 if self.method.episodic is True else self.method.reset_every
             if every is not None and self._batches % every == 0:
                 self.start_over()
             if self._supervisor is None and (self.guard is not None or self._callbacks):
@@ -142,30 +144,41 @@ class Adapter(nn.Module):
 
     def learn(self, x: Tensor) -> Tensor:
         """The step itself, without checks and supervision."""
+        if self.method.episodic == "image":
+            return self._kept(*joined([self._episode(image) for image in x.split(1)]))
+        return self._kept(*self._learned(x))
+
+    def _learned(self, x: Tensor) -> tuple[Tensor, Capture]:
         if self.model.statistics is not None and not self.method.settles:
             with torch.no_grad():
                 self.model.settle(x)
         for _ in range(self.method.steps):
-            with self._capturing() as box, torch.inference_mode(not self.method.gradient):
+            with self._capturing(len(x)) as box, torch.inference_mode(not self.method.gradient):
                 logits = self.method.step(self.model, x)
-            self._keep_features(box)
         if self.timing == "after":
-            return self.current(x)
-        return logits if self.method.gradient else logits.clone()  # an ordinary tensor again
+            with self._capturing(len(x)) as box, torch.no_grad():
+                logits = self.method.forward(self.model, x)
+        # an ordinary tensor again
+        return (logits.detach() if self.method.gradient else logits.clone()), box
+
+    def _episode(self, image: Tensor) -> tuple[Tensor, Capture]:
+        """One image on its own, from the initial state; only random numbers go on."""
+        running = self.method.running_state()
+        self.start_over()
+        for name, value in running.items():
+            if isinstance(value, torch.Generator):
+                setattr(self.method, name, value)
+        return self._learned(image)
 
     def current(self, x: Tensor) -> Tensor:
         """Logits of the model as it is, without checks."""
-        with self._capturing() as box, torch.no_grad():
-            logits = self.method.forward(self.model, x)
-        self._keep_features(box)
-        return logits
+        with self._capturing(len(x)) as box, torch.no_grad():
+            return self._kept(self.method.forward(self.model, x), box)
 
     def watch(self, x: Tensor) -> Tensor:
         """As `current`, but statistics that move do move."""
-        with self._capturing() as box, torch.no_grad():
-            logits = self.method.watch(self.model, x)
-        self._keep_features(box)
-        return logits
+        with self._capturing(len(x)) as box, torch.no_grad():
+            return self._kept(self.method.watch(self.model, x), box)
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
@@ -189,7 +202,7 @@ class Adapter(nn.Module):
     def unlearned_forward(self, x: Tensor) -> Tensor:
         """Logits of the method without what it learned: its statistics, the first parameters."""
         with self.model.with_initial_parameters():
-            return self.method.forward(self.model, x)
+            return self._adapted(x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
@@ -232,17 +245,35 @@ class Adapter(nn.Module):
         return x
 
     def _forward(self, x: Tensor) -> Tensor:
-        return self.source_forward(x) if self.safe else self.method.forward(self.model, x)
+        return self.source_forward(x) if self.safe else self._adapted(x)
 
-    def _capturing(self) -> AbstractContextManager[Capture]:
-        """Keep what enters the head in the forward whose logits are returned, the first one."""
-        wanted = self._supervisor is not None or Need.HEAD in self.method.needs
+    def _adapted(self, x: Tensor) -> Tensor:
+        with self._capturing(len(x)) as box:
+            logits = self.method.forward(self.model, x)
+        return self._finish(logits, box)
+
+    def _kept(self, logits: Tensor, box: Capture) -> Tensor:
+        """Keep the features of what is returned for whoever looks at them."""
+        self.head_input = None if box.features is None else box.features.detach()
+        return self._finish(logits, box)
+
+    def _finish(self, logits: Tensor, box: Capture) -> Tensor:
+        """The output stage, behind any method."""
+        output = self.method.output
+        z = captured(box, self.model.head_name) if output in USES_FEATURES else None
+        return finish(output, logits, None if z is None else z.detach())
+
+    @property
+    def _needs_head(self) -> bool:
+        return Need.HEAD in self.method.needs or self.method.output in USES_FEATURES
+
+    def _capturing(self, rows: int) -> AbstractContextManager[Capture]:
+        """Keep what enters the head in the forward whose logits are returned, the first one (or the
+        first ones, where a method takes a batch of so many rows in pieces)."""
+        wanted = self._supervisor is not None or self._needs_head
         if not wanted or self.model.head_name is None:
             return nullcontext(Capture())
-        return capturing(self.model.head_module, first=True)
-
-    def _keep_features(self, box: Capture) -> None:
-        self.head_input = None if box.features is None else box.features.detach()
+        return capturing(self.model.head_module, rows, skip=lambda: self.model.aside)
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -278,6 +309,12 @@ class Adapter(nn.Module):
     def safe(self) -> bool:
         """Whether the guard lets the source model predict, because adaptation does harm."""
         return self._supervisor is not None and self._supervisor.mode is Mode.SOURCE
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the last batch got the source model's predictions, or mostly."""
+        guarded = self._supervisor is not None and self._supervisor.by_source
+        return guarded or not self.method.adapts or (self.ready and self.method.believes_source)
 
     def _look_for_head(self, x: Tensor) -> None:
         """Features are worth a look where there is a head; not every model has one."""
@@ -320,6 +357,11 @@ class Adapter(nn.Module):
             )
         from_source = self.safe or self.method.believes_source
         share = 1.0 if from_source else self.method.batch_share
+        if not from_source and self.method.output not in (None, "none"):
+            raise ConfigError(
+                f"output={self.method.output!r} looks at all predictions of a batch, which a plain"
+                " module cannot do; adapt with output='none' to export"
+            )
         if share is None:
             raise ConfigError(
                 f"{self.method.key} predicts by more than a forward of the model, which a plain"
@@ -353,7 +395,7 @@ class Adapter(nn.Module):
         with torch.no_grad():
             logits = self.model(x)
             classes = logits.shape[1]
-            if Need.HEAD in self.method.needs:
+            if self._needs_head:
                 self.model.locate_head(x[:2], classes)
             elif self.compute.compile is not None:  # to leave it uncompiled
                 self._look_for_head(x)
@@ -368,6 +410,8 @@ class Adapter(nn.Module):
             raise NeedError(f"{self.method.key} needs source images, but source= is empty")
         with torch.no_grad():
             classes = self.model(first).shape[1]
+            if self._needs_head:
+                self.model.locate_head(first[:2], classes)
         self._begin(classes, chain([first], batches))
 
     def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
@@ -529,6 +573,13 @@ class Adapter(nn.Module):
         if different:
             listed = ", ".join(f"{k}={a!r} (here {b!r})" for k, (a, b) in different.items())
             raise StateError(f"the state was taken with other hyper-parameters: {listed}")
+
+
+def joined(parts: list[tuple[Tensor, Capture]]) -> tuple[Tensor, Capture]:
+    """Logits and features of the parts of a batch."""
+    features = [box.features for _, box in parts if box.features is not None]
+    box = Capture(torch.cat(features) if len(features) == len(parts) else None)
+    return torch.cat([logits for logits, _ in parts]), box
 
 
 def spread(rows: Tensor) -> Tensor:

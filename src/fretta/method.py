@@ -18,6 +18,7 @@ from .errors import ConfigError, NeedError
 from .parts.classifier import Classifier
 from .parts.losses import masked_mean
 from .parts.optim import OPTIMIZERS, OptimizerName, build_optimizer, descend, none_kept
+from .parts.output import OUTPUTS, Output
 
 Timing = Literal["before", "after"]
 
@@ -30,6 +31,7 @@ class Need(enum.Enum):
     """What a method cannot work without. The adapter checks it and names the repair."""
 
     NORM = "normalization layers with scale and shift"
+    BATCH_NORM = "batch-norm layers with running statistics"
     HEAD = "the features that enter a linear head"
     SOURCE = "source images (source=...)"
 
@@ -54,10 +56,12 @@ class Method:
     signature. Every method has the fields
 
     steps        updates per batch
-    episodic     forget after every batch
+    episodic     forget after every batch; "image": after every image, each on its own
     predict      logits of the forward "before" the update or of one "after" it; None is what
                  the paper does
     reset_every  begin again after so many batches; None: never
+    output       what is done to the predictions of a batch: "prior" correction, "lame" (Laplacian
+                 adjustment), "none"; None is what the paper does
     statistics   of batch norms: "source", "batch", "moving" or "adaptive" (parts/statistics.py), or
                  the share of the batch in a mix with the source's; None is what the paper does
     """
@@ -70,15 +74,19 @@ class Method:
     gradient: ClassVar[bool] = True  # False: step runs without autograd
     adapts: ClassVar[bool] = True  # False: predictions are those of the source model
     variants: ClassVar[tuple[str, ...]] = ()  # published forms, the default first
+    loss: ClassVar[str] = ""  # the equation, for `fretta info`
+    published: ClassVar[Mapping[str, str]] = {}  # hyper-parameter -> values of paper or code
+    differs: ClassVar[Mapping[str, str]] = {}  # variant -> where it differs from the default one
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
     published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
     settles: ClassVar[bool] = False  # step calls model.settle by itself
     lasting: ClassVar[tuple[str, ...]] = ()  # running state that does not come from learning
 
     steps: int = 1
-    episodic: bool = False
+    episodic: bool | str = False
     predict: Timing | None = None
     reset_every: int | None = None
+    output: Output | None = None
     statistics: str | float | None = None
 
     def implied(self, classes: int) -> Mapping[str, Any]:
@@ -92,8 +100,12 @@ class Method:
         self.require(self.steps >= 1, "steps", wanted="at least 1 step per batch")
         if self.predict not in (None, "before", "after"):
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
+        good = self.episodic in (False, True, "image")
+        self.require(good, "episodic", wanted="True, False or 'image'")
         every = self.reset_every
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
+        good = self.output is None or self.output in OUTPUTS
+        self.require(good, "output", wanted=f"one of {', '.join(map(repr, OUTPUTS))}")
         self._check_statistics()
         variant = getattr(self, "variant", None)
         if self.variants and variant not in self.variants:
@@ -226,10 +238,11 @@ class GradientMethod(Method):
 
     def check(self) -> None:
         super().check()
-        good = self.optimizer in OPTIMIZERS
+        good = self.optimizer is None or self.optimizer in OPTIMIZERS
         self.require(good, "optimizer", wanted=" or ".join(map(repr, OPTIMIZERS)))
         self.require(self.lr is None or self.lr >= 0, "lr", wanted="a number >= 0")
-        self.require(0 <= self.momentum < 1, "momentum", wanted="a number in [0, 1)")
+        good = self.momentum is None or 0 <= self.momentum < 1
+        self.require(good, "momentum", wanted="a number in [0, 1)")
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)
@@ -286,7 +299,9 @@ def _check_type(key: str, field: dataclasses.Field[Any], value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready: arrays and tuples become lists, numpy numbers become numbers."""
+    """JSON-ready: arrays and tuples become lists, numpy numbers become numbers, functions names."""
     if hasattr(value, "tolist"):
         return value.tolist()
+    if callable(value):
+        return f"{value.__module__}:{getattr(value, '__qualname__', type(value).__qualname__)}"
     return list(value) if isinstance(value, tuple) else value

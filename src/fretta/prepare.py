@@ -12,7 +12,7 @@ from .errors import InputError, ModelError, NeedError, SmallBatchWarning, warn
 from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
-from .parts.norm import affine_names, norm_layers
+from .parts.norm import affine_names, has_statistics, norm_layers
 
 # Test BN loses 2 to 5 points of accuracy at 16 images a batch, 4 to 10 at 8, 8 to 16 at 4; with a
 # quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
@@ -111,6 +111,13 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
         raise NeedError(
             f"{method.key} adapts scale and shift of normalization layers, but {type(net).__name__}"
             " has none; use 'source', or 'tsd', which adapts all parameters"
+        )
+    if Need.BATCH_NORM in method.needs and not has_statistics(net):
+        kinds = sorted({type(layer).__name__ for layer in norm_layers(net).values()})
+        raise NeedError(
+            f"{method.key} replaces the running statistics of batch-norm layers, but"
+            f" {type(net).__name__} has none of them (its norm layers:"
+            f" {', '.join(kinds) or 'none'}); use 'cotta', 'eta' or 'sar', which work with any"
         )
     if Need.SOURCE in method.needs and source is None:
         hint = f"; without any, {method.without_source}" if method.without_source else ""

@@ -60,9 +60,11 @@ def revive(current: Any, saved: Any, device: torch.device) -> Any:
         kind = current.dtype if isinstance(current, Tensor) else saved.dtype
         return saved.to(device, kind, copy=True)
     if isinstance(saved, Mapping):
-        return {key: revive(None, item, device) for key, item in saved.items()}
+        now = current if isinstance(current, Mapping) else {}
+        return {key: revive(now.get(key), item, device) for key, item in saved.items()}
     if isinstance(saved, list):
-        return [revive(None, item, device) for item in saved]
+        old = current if isinstance(current, list) and len(current) == len(saved) else None
+        return [revive(old and old[i], item, device) for i, item in enumerate(saved)]
     return saved
 
 

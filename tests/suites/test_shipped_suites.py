@@ -27,7 +27,7 @@ TABLES = ["cifar10c", "cifar100c", "cifar100c-lt", "domainnet", "imagenetc", "of
 TABLES += ["vlcs"]
 ONE = Options(threads=1)  # tests run in parallel processes
 CIFAR = ["cifar10c-shared", "cifar10c-shared-full", "cifar10c-shared-lt", "cifar10c-shared-tea"]
-CIFAR += ["cifar10c-shared-guarded", "gfret-parts", "gfret-switches"]
+CIFAR += ["cifar10c-shared-correlated", "cifar10c-shared-guarded", "gfret-parts", "gfret-switches"]
 SHARED = [*CIFAR, "pacs-shared", "imagenet-shared"]
 
 
@@ -82,7 +82,7 @@ def test_suites_expand(name: str, tmp_path: Path, small_world: Any) -> None:
     assert len({job.run.key for job in jobs}) == len(jobs) == run_count(suite)
     for job in jobs:
         assert job.tags["suite"] == name
-        assert (job.run.source is not None) == (job.run.method == "eata")
+        assert (job.run.source is not None) == (job.run.method in ("eata", "foa-shift"))
 
 
 @pytest.mark.parametrize("name", ["vlcs", "cifar10c"])
@@ -141,7 +141,7 @@ def test_shared_suites_run(shared: Path, tmp_path: Path) -> None:
     """The first two corruptions of CIFAR-10, 128 images of each; 64 paintings of PACS."""
     cifar, pacs = load_suite("cifar10c-shared"), load_suite("pacs-shared")
     for suite in (cifar, pacs):
-        assert {m.name for m in suite.methods} == set(REGISTRY) - {"tea"}
+        assert {m.name for m in suite.methods} == set(REGISTRY) - {"tea", "memo"}
     cifar = cifar.restricted(methods=["source", "bn", "tent", "g-fret"], seeds=[0], limit=128)
     cifar.cases[0].protocol["domains"] = ["gaussian_noise", "shot_noise"]
     done = run_jobs(cifar.jobs(shared / "data"), Store(tmp_path), options=ONE)

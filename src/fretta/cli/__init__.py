@@ -18,6 +18,7 @@ __all__ = ["app", "main"]
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": models.list_methods,
+    "info": models.info,
     "check": models.check,
     "doctor": data.doctor,
     "corrupt": data.corrupt,

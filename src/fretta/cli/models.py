@@ -1,4 +1,4 @@
-"""`fretta list`, `fretta check` and `fretta bench-steps`."""
+"""`fretta list`, `fretta info`, `fretta check` and `fretta bench-steps`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,31 @@ def list_methods() -> None:
         needs = ", ".join(sorted(need.name.lower() for need in method.needs)) or "-"
         rows.append([key, method.passes, needs, method.summary])
     print_table(["method", "passes", "needs", "what it does"], rows)
+
+
+def info(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="A method, by name.")],
+) -> None:
+    """What a method is: paper, loss, needs, cost, hyper-parameters, how its variants differ."""
+    from ..describe import describe
+
+    found = describe(method)
+    rows = [
+        ("method", found.key),
+        ("paper", found.paper),
+        ("does", found.what),
+        ("loss", found.loss),
+        ("needs", found.needs),
+        ("cost", found.cost),
+        *((f"{name}:", text) for name, text in found.variants.items()),
+    ]
+    for name, text in rows:
+        for line in text.splitlines() or [""]:
+            print_line(f"{name:<9} {line}".rstrip())
+            name = ""
+    print_line("")
+    columns = ["hyper-parameter", "default", "meaning", "published"]
+    print_table(columns, [[f.name, f.default, f.meaning, f.published] for f in found.fields])
 
 
 def check(

@@ -17,12 +17,25 @@ from ..method import Method
 from ..parts.compute import Compute
 from .auto import Auto
 from .bn import BN
+from .cmf import CMF
+from .cotta import CoTTA
+from .delta import DELTA
+from .deyo import DeYO
 from .eata import EATA, ETA
+from .foa_shift import FOAShift
 from .gfret import GFRET
+from .lame import LAME
+from .memo import MEMO
+from .note import NOTE
+from .rdumb import RDumb
+from .roid import ROID
+from .rotta import RoTTA
 from .sar import SAR
 from .sfret import SFRET
+from .shot_im import SHOTIM
 from .source import Source
 from .stein import Stein
+from .t3a import T3A
 from .tea import TEA
 from .tent import Tent
 from .tipi import TIPI
@@ -36,15 +49,28 @@ REGISTRY: dict[str, type[Method]] = {
 
 __all__ = [
     "BN",
+    "CMF",
+    "DELTA",
     "EATA",
     "ETA",
     "GFRET",
+    "LAME",
+    "MEMO",
+    "NOTE",
+    "ROID",
     "SAR",
     "SFRET",
+    "SHOTIM",
+    "T3A",
     "TEA",
     "TIPI",
     "TSD",
     "Auto",
+    "CoTTA",
+    "DeYO",
+    "FOAShift",
+    "RDumb",
+    "RoTTA",
     "Source",
     "Stein",
     "Tent",

@@ -40,6 +40,7 @@ class Auto(GradientMethod, Stein):
     summary = "our default: adaptive statistics, anchored learning, hedged output"
     passes = "2F+1B"
     gradient = True
+    loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
 
     lr: float = 2e-3
     e_margin: float = 0.4

@@ -35,6 +35,13 @@ class ETA(GradientMethod):
     key = "eta"
     summary = "entropy of reliable, non-redundant samples"
     variants = ("paper", "released")
+    loss = "mean over kept of exp(E0 - H_i) H_i; kept: H_i < E0 and |cos(m, σ(p_i))| < ε"
+    published = {
+        "e_margin": "0.4",
+        "d_margin": "0.4 (CIFAR-10), 0.1 (CIFAR-100), 0.05 (ImageNet)",
+        "lr": "SGD with momentum 0.9: 5e-3 (CIFAR), 2.5e-4 (ImageNet)",
+    }
+    differs = {"released": "of FRET's authors: E0 = 0.5 ln 1000 - 1 and ε = 0.05 for all classes"}
 
     variant: str = "paper"
     e_margin: float = AUTO
@@ -101,6 +108,12 @@ class EATA(ETA):
     summary = "eta, held near the source by Fisher information"
     needs = frozenset({Need.NORM, Need.SOURCE})
     without_source = "'eta' is the same method without its anchor"
+    loss = "ETA's + α Σ_k F_k (θ_k - θ0_k)², F the Fisher information of the source images"
+    published = {
+        **ETA.published,
+        "fisher_alpha": "1 (CIFAR-10), 2000 (ImageNet)",
+        "fisher_size": "2000",
+    }
 
     fisher_alpha: float = AUTO
     fisher_size: int = 2000

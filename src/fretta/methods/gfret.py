@@ -44,6 +44,8 @@ class GFRET(Switches):
     summary = "contrast features with their redundant part"
     needs = frozenset({Need.NORM, Need.HEAD})
     variants = ("paper", "released")
+    loss = "L_R + λ L_P: contrast of R_A with centers and R_R; H(P_A) - Σ σ(P_R) log σ(1 - P_A)"
+    published = {"lr": "Adam 1e-4", "lam": "1e-6 to 100, by task", "k1": "100", "k2": "0.95"}
 
     lr: float = 1e-4
     variant: str = "paper"

@@ -37,6 +37,17 @@ class SAR(GradientMethod):
     summary = "sharpness-aware entropy, with recovery"
     passes = "2F+2B"
     variants = ("paper", "released")
+    loss = "mean over kept of H_i at θ + ρ ∇L / ‖∇L‖; kept: H_i < E0 there and at θ"
+    published = {
+        "lr": "SGD with momentum 0.9: 2.5e-4 (ResNet-50), 1e-3 (ViT)",
+        "e_margin": "0.4",
+        "rho": "0.05",
+        "reset_threshold": "0.2 (ImageNet)",
+    }
+    differs = {
+        "released": "ImageNet's thresholds for any number of classes, layers left out by the name"
+        " layer4, a reset keeps the moving average"
+    }
 
     lr: float = 5e-3  # measured: nowhere worse than 1e-3 (docs/evidence.md)
     optimizer: OptimizerName = "sgd"

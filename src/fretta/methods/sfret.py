@@ -28,6 +28,9 @@ class SFRET(GradientMethod):
     summary = "minimize the redundancy of the features"
     needs = frozenset({Need.NORM, Need.HEAD})
     variants = ("paper", "released")
+    loss = "R_e = Σ_{i≠j} |Z̃ᵀZ̃|_ij, Z̃ the features with unit columns over the batch"
+    published = {"lr": "Adam 1e-4"}
+    differs = {"released": "the mean over all entries instead of the sum"}
 
     lr: float = 1e-4
     variant: str = "paper"

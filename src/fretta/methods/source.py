@@ -18,6 +18,7 @@ class Source(Method):
     summary = "the model as it was trained"
     gradient = False
     adapts = False
+    loss = "none"
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         return model(x)

@@ -35,6 +35,7 @@ class Stein(Method):
     settles = True
     lasting = ("gate", "batches")
     published_statistics = "adaptive"
+    loss = "none; adaptive statistics, predictions mixed with the source model's by their certainty"
 
     hedge: bool = True
 

@@ -34,6 +34,15 @@ class TEA(GradientMethod):
     summary = "energy of images against samples of the model"
     passes = "23F+21B"
     timing = "after"
+    loss = "mean_i E(x_i) - mean_j E(x̃_j), E = -log Σ_c exp p_c, x̃ drawn from the model by SGLD"
+    published = {
+        "sgld_steps": "20",
+        "sgld_lr": "0.1",
+        "sgld_std": "0.01",
+        "buffer_size": "10000",
+        "reinit": "0.05",
+        "lr": "Adam 1e-3",
+    }
 
     sgld_steps: int = 20
     sgld_lr: float = 0.1

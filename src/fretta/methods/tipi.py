@@ -38,6 +38,11 @@ class TIPI(GradientMethod):
     passes = "4F+2B"
     timing = "after"
     variants = ("paper", "released")
+    loss = (
+        "mean_i KL(f(x_i + δ_i) ‖ f(x_i)) + c · H(p_i), δ of size ε along the sign of its gradient"
+    )
+    published = {"epsilon": "2/255", "tent_coeff": "0 or more, by data set"}
+    differs = {"released": "δ begins at 0, where the gradient is 0 up to rounding"}
 
     variant: str = "paper"
     epsilon: float = 2 / 255

@@ -34,6 +34,11 @@ class TSD(GradientMethod):
     summary = "self-distillation from prototypes, all parameters"
     needs = frozenset({Need.HEAD})
     variants = ("paper", "released")
+    loss = "mean over kept of KL(σ(cos(z_i, c)) ‖ σ(p_i)); kept: both predict the same class"
+    published = {"lr": "Adam, 1e-4 in the code", "k1": "100 in FRET's comparison"}
+    differs = {
+        "released": "L1-normalized vectors, a softmax of a softmax as target, no filter, dropout on"
+    }
 
     lr: float = 1e-4
     variant: str = "paper"

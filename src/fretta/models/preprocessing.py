@@ -169,14 +169,20 @@ def attach_preprocessing(net: nn.Module, preprocessing: Preprocessing) -> None:
     cast(Any, net).fretta_preprocessing = preprocessing
 
 
-def input_std(net: nn.Module) -> tuple[float, ...] | None:
-    """The std that the inputs of a model were divided by, where the model carries it."""
+def input_scale(net: nn.Module) -> tuple[Any, Any] | None:
+    """Mean and std that the inputs of a model were normalized by, where the model carries them."""
     attached = getattr(net, "fretta_preprocessing", None)
     if isinstance(attached, Preprocessing):
-        return attached.std
+        return attached.mean, attached.std
     card = card_of(net)
-    known = card.preprocessing if card else getattr(net, "pretrained_cfg", None)
-    return (known or {}).get("std")
+    known = (card.preprocessing if card else getattr(net, "pretrained_cfg", None)) or {}
+    return (known.get("mean"), known["std"]) if known.get("std") is not None else None
+
+
+def input_std(net: nn.Module) -> tuple[float, ...] | None:
+    """The std that the inputs of a model were divided by, where the model carries it."""
+    scale = input_scale(net)
+    return None if scale is None else scale[1]
 
 
 # ---- finding it ----------------------------------------------------------------------------------

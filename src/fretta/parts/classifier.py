@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from ..errors import HeadError, InputError, ModelError, NeedError, StateError, warn
 from .compute import autocasting
@@ -49,17 +50,21 @@ class Classifier:
         layout: torch.memory_format | None = None,
         precision: str | None = None,
         last_norms: int | None = None,
+        shared: bool = False,
     ) -> None:
         self.net = net
         self.head_name = head
         self.layout = layout  # of images and convolutions; None leaves them as they come
         self.precision = precision  # "bfloat16": of the network's forward, under autocast
         self.last_norms = last_norms  # only so many norm layers, from the end, learn; None: all
+        self.shared = shared  # frozen tensors are another model's memory
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
         self.origin_buffers: dict[str, Tensor] = {}
         self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
         self.place: Any = None  # of the logits in what the model returns; None: they are that
+        self.aside = False  # whether this forward is not the one whose logits are returned
+        self._instead: Mapping[str, Tensor] = {}  # tensors in the place of parameters
         self.statistics: Statistics | None = (
             None  # of batch norms, where they move; see set_statistics
         )
@@ -134,7 +139,8 @@ class Classifier:
     def _run(self, x: Tensor) -> Tensor:
         try:
             with autocasting(self.precision, x.device):
-                output = self.net(x)
+                instead = dict(self._instead)
+                output = functional_call(self.net, instead, x) if instead else self.net(x)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError, AssertionError) as error:
@@ -266,7 +272,12 @@ class Classifier:
         A forward may move buffers that no method knows of: spectral norm in train mode, counters.
         Statistics of norm layers never move here.
         """
-        self.origin = copy_tensors(self.adapted)
+        if self.shared:  # what learns becomes a copy, and the shared memory is the initial state
+            self.origin = {name: parameter.data for name, parameter in self.adapted.items()}
+            for parameter in self.adapted.values():
+                parameter.data = parameter.data.clone()
+        else:
+            self.origin = copy_tensors(self.adapted)
         norms = [f"{name}." for name in norm_layers(self.net)]
         buffers = self.net.named_buffers()
         self.origin_buffers = copy_tensors(
@@ -333,6 +344,20 @@ class Classifier:
                     parameter.data = now[name]
                 self.load_buffers(moved)
 
+    @contextmanager
+    def using(self, tensors: Mapping[str, Tensor], aside: bool = False) -> Iterator[None]:
+        """While active, forwards use these tensors in the place of the parameters of their names.
+
+        A teacher is a set of tensors, not a second module; `origin` gives the source's weights in
+        the modes of now. `aside`: a forward on the way, whose features nobody asks for.
+        """
+        before = (self._instead, self.aside)
+        self._instead, self.aside = tensors, aside
+        try:
+            yield
+        finally:
+            self._instead, self.aside = before
+
     # ---- small facts -------------------------------------------------------------------------
 
     def example(self) -> Tensor | None:
@@ -349,9 +374,17 @@ class Classifier:
         return any(layer.training for layer in self.batch_norms)
 
 
-def private_copy(net: nn.Module) -> nn.Module:
+def private_copy(net: nn.Module, share: bool = False) -> nn.Module:
+    """A copy; with `share` its parameters and the statistics of norm layers lie in the memory of
+    `net`. Other buffers may move in a forward."""
+    memo: dict[int, Any] = {}
+    if share:
+        plain = (p for p in net.parameters() if type(p) is nn.Parameter)
+        memo = {id(p): nn.Parameter(p.data, p.requires_grad) for p in plain}
+        norms = norm_layers(net).values()
+        memo |= {id(b): b for layer in norms for b in layer.buffers(recurse=False)}
     try:
-        return copy.deepcopy(net)
+        return copy.deepcopy(net, memo)
     except (RuntimeError, TypeError) as error:
         raise ModelError(
             f"the model cannot be copied ({type(error).__name__}: {error}); adapt it itself:"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import HeadError, ModelError
@@ -86,14 +87,20 @@ class Capture:
 
 
 @contextmanager
-def capturing(head: nn.Module, first: bool = False) -> Iterator[Capture]:
-    """While active, keep what enters the head in the last forward, or in the first one."""
+def capturing(
+    head: nn.Module, rows: int | None = None, skip: Callable[[], bool] = lambda: False
+) -> Iterator[Capture]:
+    """While active, keep what enters the head in the last forward; or, with `rows`, in the first
+    one, or in the first ones that have so many rows together."""
     box = Capture()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = [*inputs, *kwargs.values()]
-        if not first or box.features is None:
-            box.features = values[0] if values and isinstance(values[0], Tensor) else None
+        new = values[0] if values and isinstance(values[0], Tensor) else None
+        if rows is None or box.features is None:
+            box.features = box.features if skip() else new
+        elif new is not None and len(box.features) < rows and not skip():
+            box.features = torch.cat([box.features.detach(), new.detach()])
 
     hook = head.register_forward_pre_hook(keep, with_kwargs=True)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -32,3 +33,25 @@ def masked_mean(values: Tensor, kept: Tensor) -> Tensor:
     weights = kept.to(values.dtype)
     # where() rather than a product: a filtered value may be inf, and 0 * inf is nan
     return values.where(kept, 0).sum() / weights.sum().clamp(min=1)
+
+
+def marginal_entropy(logits: Tensor, epsilon: float = 0.0) -> Tensor:
+    """H(q̄) of the mean prediction q̄ = mean_i σ(p_i): one number for the batch, (N, C) -> ().
+
+    Published codes write log(q̄ + ε), against a class that nothing predicts.
+    """
+    mean = logits.softmax(1).mean(0)
+    if epsilon:
+        return -(mean * (mean + epsilon).log()).sum()
+    return -torch.xlogy(mean, mean).sum()
+
+
+def soft_likelihood_ratio(logits: Tensor, clip: float = 0.99) -> Tensor:
+    """-sum_c q_c log(q_c / (1 - q_c)), q = min(σ(p), clip): no reward for more certainty."""
+    q = logits.softmax(1).clamp(max=clip)
+    return -(q * (q / (1 - q) + 1e-5).log()).sum(1)
+
+
+def symmetric_cross_entropy(p: Tensor, q: Tensor) -> Tensor:
+    """Half of each: -½ sum_c σ(q)_c log σ(p)_c - ½ sum_c σ(p)_c log σ(q)_c, both as logits."""
+    return 0.5 * (cross_entropy(q.softmax(1), p) + cross_entropy(p.softmax(1), q))

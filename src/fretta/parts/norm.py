@@ -32,6 +32,14 @@ def is_batch_norm(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm)
 
 
+def has_statistics(module: nn.Module) -> bool:
+    """Whether there is a batch norm with running statistics, scale and shift."""
+    return any(
+        is_batch_norm(layer) and layer.running_mean is not None and layer.affine
+        for layer in module.modules()
+    )
+
+
 def norm_layers(module: nn.Module) -> dict[str, nn.Module]:
     """All normalization layers by qualified name, in the order they are registered."""
     return {name: layer for name, layer in module.named_modules() if is_norm(layer)}
@@ -60,6 +68,19 @@ def use_batch_statistics(module: nn.Module) -> None:
         if is_batch_norm(layer):
             layer.training = True
             layer.track_running_stats = False  # type: ignore[assignment]
+
+
+@contextmanager
+def batch_statistics(module: nn.Module) -> Iterator[None]:
+    """While active, batch norms normalize by the statistics of the batch (test BN)."""
+    layers = [layer for layer in module.modules() if is_batch_norm(layer) and not layer.training]
+    for layer in layers:
+        layer.training = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.training = False
 
 
 def _values_per_channel(x: Tensor) -> int:

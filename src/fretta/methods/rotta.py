@@ -1,0 +1,114 @@
+"""RoTTA: robust test-time adaptation in dynamic scenarios.
+
+Yuan, Xie, Li, CVPR 2023, https://arxiv.org/abs/2303.13899
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..method import Need
+from ..parts.classifier import Classifier, copy_tensors
+from ..parts.images import TimelyMemory
+from ..parts.losses import cross_entropy
+from ..parts.merging import pull
+from ..parts.moving import Moving, robust
+from ..parts.norm import is_batch_norm, norm_layers
+from ..parts.replaced import fixed_statistics, source_statistics
+from .augmented import Augmented
+
+
+@dataclass
+class RoTTA(Augmented):
+    """Learn from a small balanced memory of the stream, with batch norms whose statistics move
+    slowly from the source's. An averaged teacher predicts.
+
+    memory         N: images kept, balanced over predicted classes
+    update_every   images between two updates, which may fall inside a batch
+    nu             ν: how far the teacher moves to the student at an update
+    alpha          α: how far the statistics of batch norms move to those of the memory
+    lambda_t       λ_t: weight of the age in the score by which images leave
+    lambda_u       λ_u: weight of the uncertainty in it
+    augment, mean, std, seed: see Augmented. lr, optimizer, momentum: see GradientMethod.
+    """
+
+    key = "rotta"
+    summary = "balanced memory, slowly moving statistics, a teacher"
+    passes = "3F+1B"  # in a batch with one update
+    needs = frozenset({Need.NORM, Need.BATCH_NORM})
+    loss = "mean_m w_m CE(σ(t_m), p(aug x_m)), w = 1 / (1 + exp(age / N)), t the teacher's logits"
+    published = {
+        "lr": "1e-3, Adam",
+        "memory": "64",
+        "update_every": "64",
+        "nu": "0.001",
+        "alpha": "0.05",
+        "lambda_t": "1",
+        "lambda_u": "1",
+    }
+
+    memory: int = 64
+    update_every: int = 64
+    nu: float = 0.001
+    alpha: float = 0.05
+    lambda_t: float = 1.0
+    lambda_u: float = 1.0
+
+    def check(self) -> None:
+        super().check()
+        good = self.statistics is None
+        self.require(good, "statistics", wanted="None: the method has statistics of its own")
+        self.require(self.memory >= 1, "memory", wanted="at least 1 image")
+        self.require(self.update_every >= 1, "update_every", wanted="at least 1 image")
+        for name in ("nu", "alpha"):
+            self.require(0 <= getattr(self, name) <= 1, name, wanted="a rate in [0, 1]")
+
+    def configure(self, model: Classifier) -> None:
+        model.freeze()
+        layers = norm_layers(model.net)
+        model.thaw_norm({name: m for name, m in layers.items() if is_batch_norm(m)})
+        model.net.eval()  # the statistics are those of `robust`
+
+    def start(self, model: Classifier) -> None:
+        super().start(model)
+        self.teacher = copy_tensors(model.adapted)
+        self.student_statistics: Moving = source_statistics(model.net)
+        self.teacher_statistics: Moving = source_statistics(model.net)
+        self.images = TimelyMemory(self.memory, self.lambda_t, self.lambda_u)
+
+    def forward(self, model: Classifier, x: Tensor) -> Tensor:
+        with (
+            model.using(self.teacher),
+            fixed_statistics(model.net, self.teacher_statistics),
+        ):
+            return model(x)
+
+    def step(self, model: Classifier, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            logits = self.forward(model, x)
+        q = logits.softmax(1)
+        uncertainty = -(q * (q + 1e-6).log()).sum(1)
+        self.images.classes = logits.shape[1]
+        rows = zip(x, logits.argmax(1).tolist(), uncertainty.tolist(), strict=True)
+        for image, label, u in rows:
+            self.images.add(image, label, u)
+            if self.images.clock % self.update_every == 0:
+                self._learn(model, *self.images.batch(x))
+        return logits
+
+    def _learn(self, model: Classifier, x: Tensor, ages: Tensor) -> None:
+        """One update from the memory; the statistics of both networks move."""
+        with (
+            torch.no_grad(),
+            model.using(self.teacher, aside=True),
+            robust(model.net, self.teacher_statistics, self.alpha),
+        ):
+            target = model(x)
+        with robust(model.net, self.student_statistics, self.alpha):
+            logits = model(self.augmented(model, x))
+        timely = torch.sigmoid(-ages / self.memory)  # e^-a / (1 + e^-a)
+        self.update(timely * cross_entropy(target.softmax(1), logits))
+        pull(self.teacher, model.adapted, self.nu)

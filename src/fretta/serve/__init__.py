@@ -1,0 +1,4 @@
+"""`fretta serve`: a service that adapts, many streams at once. It needs fretta[serve].
+
+settings.py, host.py and store.py know neither Ray nor HTTP.
+"""
