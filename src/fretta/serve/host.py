@@ -144,6 +144,12 @@ class StreamHost:
                 self._save(stream)
             return answers
 
+    def recall(self, name: str, ids: Sequence[str]) -> dict[str, Answer]:
+        """What was answered of late to these ids: a request sent again is not learned twice."""
+        with self._lock:
+            stream = self._find(check_name(name))
+            return {} if stream is None else stream.recall(ids)
+
     def _prepared(self, images: Sequence[NDArray[np.uint8]]) -> Tensor:
         for image in images:
             self.check_image(image)
