@@ -82,7 +82,9 @@ def attacks(seed: int, max_body: int, max_images: int, token: str) -> Iterator[A
             Attack("huge", (413,), files(bytes(max_body + some))),
             Attack("huge chunks", (413,), body(iter([bytes(1 << 16)] * (max_body >> 15)))),
             Attack("wrong type", (400,), files(encoded("GIF"))),
-            Attack("text", (400,), {"content": b"hello", "headers": {"content-type": "text/plain"}}),
+            Attack(
+                "text", (400,), {"content": b"hello", "headers": {"content-type": "text/plain"}}
+            ),
             Attack("no type", (400,), {"content": good}),
             Attack("many", (400,), files(*[good] * (max_images + some))),
             Attack("none", (400,), body({"stream": "cam", "images": []})),
@@ -94,7 +96,9 @@ def attacks(seed: int, max_body: int, max_images: int, token: str) -> Iterator[A
             Attack("numbers", (400,), body({"stream": "cam", "images": [some, None, {}]})),
             Attack("unknown key", (400,), body({"stream": "cam", "images": [text], "x": 1})),
             Attack("ids", (400,), body({"stream": "cam", "images": [text], "ids": ["a", "b"]})),
-            Attack("long id", (400,), body({"stream": "cam", "images": [text], "ids": ["a" * 200]})),
+            Attack(
+                "long id", (400,), body({"stream": "cam", "images": [text], "ids": ["a" * 200]})
+            ),
             Attack("ids twice", (400,), files(good, good, ids=["a", "a"])),
             Attack("bad json", (400,), body(json.dumps({"stream": "cam"}).encode()[:-some])),
             Attack("deep json", (400,), body(b"[" * 100_000)),
@@ -107,7 +111,12 @@ def attacks(seed: int, max_body: int, max_images: int, token: str) -> Iterator[A
             ),
             Attack("no token", (401,), files(good), headers={"authorization": wrong[some % 6]}),
             Attack(
-                "no token for rows", (401,), {}, "/streams", "GET", {"authorization": wrong[some % 6]}
+                "no token for rows",
+                (401,),
+                {},
+                "/streams",
+                "GET",
+                {"authorization": wrong[some % 6]},
             ),
             Attack("no token for numbers", (401,), {}, "/metrics", "GET", {"authorization": ""}),
             Attack("other page", (403,), files(good), headers={"origin": "http://evil.example"}),
@@ -117,7 +126,9 @@ def attacks(seed: int, max_body: int, max_images: int, token: str) -> Iterator[A
             Attack("path", (400, 404), {}, "/streams/%2e%2e/%2e%2e/etc/passwd", "GET"),
             Attack("verb", (404, 405), {}, "/streams/cam/delete"),
             Attack("method", (405,), {}, "/streams/cam", "DELETE"),
-            Attack("label", (400,), body({"stream": "cam", "labels": {"a": "no class"}}), "/feedback"),
+            Attack(
+                "label", (400,), body({"stream": "cam", "labels": {"a": "no class"}}), "/feedback"
+            ),
             Attack("labels", (422,), body({"stream": "cam", "labels": [1]}), "/feedback"),
             Attack("labels", (404,), body({"stream": f"no{some}", "labels": {}}), "/feedback"),
         )

@@ -80,7 +80,13 @@ def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
         assert "74.4 %" in text_of(browser, "#streams")
         js(browser, "document.querySelectorAll('#streams button')[0].click()")
         until(lambda: js(browser, "document.querySelectorAll('#charts svg').length") == 4)
-        assert js(browser, "document.querySelectorAll('#charts svg')[0].querySelectorAll('.mark').length") == 3
+        assert (
+            js(
+                browser,
+                "document.querySelectorAll('#charts svg')[0].querySelectorAll('.mark').length",
+            )
+            == 3
+        )
         assert "adapting helps" in text_of(browser, "#one")
         # a batch later
         service.streams["cam-1"] = sample("cam-1", 121, "cannot tell", frozen=True)
@@ -95,7 +101,15 @@ def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
         until(lambda: "Updated" in text_of(browser, "#status"))
         # the address of a stream, and one that is not there
         browser.get(f"{service.url}#cam-3")
-        until(lambda: js(browser, "!document.querySelector('#one').hidden && document.querySelector('#name').textContent") == "cam-3")
+        until(
+            lambda: (
+                js(
+                    browser,
+                    "!document.querySelector('#one').hidden && document.querySelector('#name').textContent",
+                )
+                == "cam-3"
+            )
+        )
         browser.get(f"{service.url}#nobody")
         until(lambda: js(browser, "document.querySelector('#one').hidden"))
         assert {path for path in service.asked if "?" in path} == set()
@@ -148,7 +162,12 @@ def test_on_screens(browser: Any, tmp_path: Path) -> None:
             feature = {"name": "prefers-color-scheme", "value": scheme}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
             for width in (1280, 390):
-                size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+                size = {
+                    "width": width,
+                    "height": 900,
+                    "deviceScaleFactor": 1,
+                    "mobile": width < 500,
+                }
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
                 browser.get("about:blank")
                 browser.get(f"{service.url}#{names[2]}")
