@@ -52,7 +52,8 @@ def expected(files: list[Path], batch: int, **settings: Any) -> list[tuple[str, 
         pixels = np.stack([np.asarray(Image.open(f)) for f in files[start : start + batch]])
         x = preprocessing.apply(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous())
         best = adapter(x).softmax(1).max(1)
-        found += [(card.classes[i], p) for i, p in zip(best.indices, best.values.tolist())]
+        names = [card.classes[number] for number in best.indices]
+        found += zip(names, best.values.tolist(), strict=True)
     return found
 
 
@@ -174,8 +175,8 @@ def test_the_dockerfile() -> None:
     """What hadolint asks for, as far as it concerns this file."""
     found = instructions()
     words = [word for word, _ in found]
-    known = "FROM RUN WORKDIR COPY USER ENV VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD".split()
-    assert set(words) <= set(known)
+    known = ("FROM", "RUN", "WORKDIR", "COPY", "USER", "ENV", "VOLUME", "EXPOSE", "HEALTHCHECK")
+    assert set(words) <= {*known, "ENTRYPOINT", "CMD"}
     assert words[0] == "FROM"
     assert re.fullmatch(r"python:\d+\.\d+\.\d+-[\w-]+", dict(found)["FROM"])  # pinned, not latest
     assert words.count("CMD") == words.count("ENTRYPOINT") == 1

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.errors import ConfigError, MissingExtraError, StoreError
-from fretta.experiment.execute import Event, cluster as clusters, ray_cluster, run_jobs
+from fretta.experiment.execute import Event, ray_cluster, run_jobs
+from fretta.experiment.execute import cluster as clusters
 from fretta.experiment.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "ray.md"
@@ -150,9 +151,10 @@ def test_interrupted_and_impossible_calls(
         if event.kind == "batch" and event.done > 1:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(ray_cluster, "_task", held())
-        run_jobs(jobs, store, ray="local", options=EACH, on_event=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_jobs(jobs, store, ray="local", options=EACH, on_event=interrupt)
     assert store.keys() == []
     assert not list((tmp_path / "checkpoints").glob("seen-*"))
     done = run_jobs(jobs, store, ray="local", options=ONE)

@@ -19,24 +19,45 @@ def sample(name: str, batches: int, verdict: str, **more: Any) -> dict[str, Any]
     """What GET /streams/NAME gives: 32 images a batch, the guard acts on one in 40."""
     history = [
         {
-            **{"batch": b, "time": time.time() - 2 * (batches - b), "images": 32, "learned": True},
-            **{"spoke": "adapted", "entropy": 0.9 * math.exp(-b / 60) + 0.04 * math.sin(b)},
-            **{"nrs": 0.42 - 0.1 * b / max(1, batches), "changed": 0.1 + 0.05 * math.cos(b / 9)},
-            **{"drift": None if b < 3 else 0.0004 * b, "marginal_entropy": 2.1},
-            **{"action": "rollback" if b % 40 == 39 else "", "reason": f"fewer classes {HOSTILE}"},
+            "batch": b,
+            "time": time.time() - 2 * (batches - b),
+            "images": 32,
+            "learned": True,
+            "spoke": "adapted",
+            "entropy": 0.9 * math.exp(-b / 60) + 0.04 * math.sin(b),
+            "nrs": 0.42 - 0.1 * b / max(1, batches),
+            "changed": 0.1 + 0.05 * math.cos(b / 9),
+            "drift": None if b < 3 else 0.0004 * b,
+            "marginal_entropy": 2.1,
+            "action": "rollback" if b % 40 == 39 else "",
+            "reason": f"fewer classes {HOSTILE}",
         }
         for b in range(max(0, batches - 256), batches)
     ]
     last = history[-1] if history else {}
     return {
-        **{"name": name, "shard": 0, "in_memory": True, "frozen": False, "batches": batches},
-        **{"learned": batches, "images": 32 * batches, "by_source": 64, "updated": time.time()},
-        **{"actions": {"rollback": batches // 40}, "problem": "", "verdict": verdict, "labeled": 0},
+        "name": name,
+        "shard": 0,
+        "in_memory": True,
+        "frozen": False,
+        "batches": batches,
+        "learned": batches,
+        "images": 32 * batches,
+        "by_source": 64,
+        "updated": time.time(),
+        "actions": {"rollback": batches // 40},
+        "problem": "",
+        "verdict": verdict,
+        "labeled": 0,
         **{key: last.get(key) for key in ("entropy", "nrs", "drift", "changed")},
         "estimate": {"source": 0.681, "adapted": 0.744, "change": 0.063, "low": 0.02, "high": 0.1},
         "text": f"estimated without labels: +6.3 points of accuracy: adapting {verdict}",
-        **{"history": history, "events": [{"batch": 5, "time": 0.0, "event": "reset"}]},
-        **{"method": "auto", "guard": "rollback", "hyperparameters": {}, "memory_bytes": 3 << 20},
+        "history": history,
+        "events": [{"batch": 5, "time": 0.0, "event": "reset"}],
+        "method": "auto",
+        "guard": "rollback",
+        "hyperparameters": {},
+        "memory_bytes": 3 << 20,
         **more,
     }
 

@@ -101,15 +101,7 @@ def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
         until(lambda: "Updated" in text_of(browser, "#status"))
         # the address of a stream, and one that is not there
         browser.get(f"{service.url}#cam-3")
-        until(
-            lambda: (
-                js(
-                    browser,
-                    "!document.querySelector('#one').hidden && document.querySelector('#name').textContent",
-                )
-                == "cam-3"
-            )
-        )
+        until(lambda: text_of(browser, "#name") == "cam-3")
         browser.get(f"{service.url}#nobody")
         until(lambda: js(browser, "document.querySelector('#one').hidden"))
         assert {path for path in service.asked if "?" in path} == set()
@@ -155,7 +147,8 @@ def test_the_token_is_asked_for_once(browser: Any) -> None:
 def test_on_screens(browser: Any, tmp_path: Path) -> None:
     """Wide and narrow, light and dark: nothing sticks out to the side."""
     names = [f"camera-{n:02d}-with-a-rather-long-name" for n in range(8)]
-    streams = [sample(n, 100, v) for n, v in zip(names, ["helps", "", "hurts", "cannot tell"] * 2)]
+    verdicts = ["helps", "", "hurts", "cannot tell"] * 2
+    streams = [sample(n, 100, v) for n, v in zip(names, verdicts, strict=True)]
     grounds = set()
     with Service(*streams) as service:
         for scheme in ("light", "dark"):

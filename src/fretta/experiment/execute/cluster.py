@@ -150,7 +150,7 @@ class _Progress:
 
 
 def begin_work(threads: int, key: str, board: Any) -> Callable[[int, int], None]:
-    """Inside a worker: its threads and memory; a function that posts how far it is, now and then."""
+    """Inside a worker: set threads and memory; a function that posts how far it is."""
     import torch
 
     from ...memory import keep_memory
