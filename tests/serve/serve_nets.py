@@ -38,9 +38,8 @@ def pixels(*sizes: int, seed: int = 0) -> list[Pixels]:
 
 def as_input(images: Pixels) -> Tensor:
     """By other words than the host's."""
-    return Preprocessing(size=SIZE).apply(
-        torch.stack([torch.tensor(i) for i in images]).movedim(3, 1)
-    )
+    planes = [torch.tensor(image).movedim(2, 0) for image in images]
+    return Preprocessing(size=SIZE).apply(torch.stack(planes).contiguous())
 
 
 def adapted(net: nn.Module, stream: list[Pixels], method: str, **options: Any) -> list[Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from serve_nets import a_case, a_host, adapted, pixels, same, shares, state_of
+from serve_nets import a_case, a_host, adapted, as_input, pixels, same, shares, state_of
 
 import fretta
 from fretta.errors import CheckpointError, FrettaWarning, StoreError
@@ -20,7 +20,8 @@ from nets import build, grid
 
 quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 TOLD = [("auto", "rollback"), ("tent", "none"), ("g-fret", "rollback")]
-ALL = [(m, g) for m in fretta.list_methods() if m != "eata" for g in ("none", "rollback")]
+ALONE = [m for m in fretta.list_methods() if m not in ("eata", "foa-shift")]  # no source images
+ALL = [*TOLD, *((method, "rollback") for method in ALONE if (method, "rollback") not in TOLD)]
 
 
 @quiet
@@ -212,3 +213,24 @@ def test_only_the_streams_of_a_shard_are_listed(tmp_path: Path) -> None:
     settings = Settings("nets:ResNetLike", method="tent", store=str(tmp_path), shards=2)
     names = [StreamHost(settings, shard, case=a_case()).names() for shard in (0, 1)]
     assert sorted(names[0] + names[1]) == [f"cam{number}" for number in range(4)]
+
+
+@pytest.mark.slow
+@quiet
+@pytest.mark.parametrize("method", ["eata", "foa-shift"])
+def test_what_is_measured_on_source_images_is_measured_once(method: str, tmp_path: Path) -> None:
+    given = {"method": method, "guard": "none", "source": "digits", "store": str(tmp_path)}
+    settings = Settings("digits", **given)
+    host = StreamHost(settings)
+    images = pixels(32, 32, 32)
+    adapter = settings.open_case().adapter(method, batch_size=32)
+    host.predict("other", images[2])
+    for number, batch in enumerate(images):
+        if number == 2:
+            host.close()
+            host = StreamHost(settings)
+        expected = adapter(as_input(batch)).softmax(1).max(1).values
+        found = torch.tensor([a.confidence for a in host.predict("cam", batch)])
+        assert torch.equal(found, expected)
+    running = state_of(host, "cam")["adapter"]["running"]
+    assert same(running, adapter.state_dict()["running"])

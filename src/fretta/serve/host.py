@@ -74,7 +74,7 @@ class StreamHost:
         self._guard = first.guard
         self._fitted = first.state_dict() if first.ready else None  # on source images
         self._example = next(iter(case.source_images(2))) if first.ready else None
-        self._pool: dict[str, Any] = {}  # what adapters share beside the weights
+        self._pool: dict[str, Any] = {"facts": self._facts}  # shared beside the weights
         self._streams: dict[str, Stream] = {}
         self._clock = 0  # batches
         self._store = None
@@ -322,7 +322,7 @@ class StreamHost:
         with self._lock:
             stream = self._known(name)
             shared = storages(tensors_of([self.source, self._pool]))
-            memory = own_bytes(stream.adapter, shared)
+            memory = own_bytes(stream, shared)
             return {**stream.detail(), "shard": self.shard, "memory_bytes": memory}
 
     def metrics(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ def storages(found: Iterable[Tensor]) -> dict[int, int]:
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """Every tensor that can be reached from an object through attributes and containers."""
+    """Every tensor that can be reached through attributes and containers; arrays as tensors."""
     seen: set[int] = set()
     queue = [value]
     while queue:
@@ -44,6 +45,8 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
         if isinstance(item, Tensor):
             yield item
             queue.append(item.grad if item.is_leaf else None)
+        elif isinstance(item, np.ndarray):
+            yield torch.from_numpy(item)
         elif isinstance(item, dict):
             queue += item.values()
         elif isinstance(item, list | tuple | set | frozenset):
@@ -54,9 +57,9 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
             queue += vars(item).values()
 
 
-def own_bytes(adapter: Adapter, shared: dict[int, int]) -> int:
-    """Bytes of the tensors of an adapter that are not in `shared`."""
-    own = storages(tensors_of(adapter))
+def own_bytes(value: Any, shared: dict[int, int]) -> int:
+    """Bytes of the tensors of an object that are not in `shared`."""
+    own = storages(tensors_of(value))
     return sum(size for address, size in own.items() if address not in shared)
 
 
