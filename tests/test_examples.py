@@ -8,8 +8,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from PIL import Image
 import fretta
 from commands import fretta as command
 from fretta.data import Preprocessing, make_stream, open_dataset
+from served import served
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 slow = pytest.mark.slow
@@ -59,25 +58,10 @@ def expected(files: list[Path], batch: int, **settings: Any) -> list[tuple[str, 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The app of `fretta serve` without Ray, behind a token; its address."""
-    uvicorn = pytest.importorskip("uvicorn")
-    from fretta.serve.app import make_app
-    from fretta.serve.settings import Settings
-    from fretta.serve.shard import Shard
-
+    """The app of `fretta serve` behind a token; its address."""
     monkeypatch.setenv("FRETTA_TOKEN", "secret")
-    settings = Settings(model="digits", wait=5.0, compare_source=True)
-    config = uvicorn.Config(make_app([Shard(settings)], settings), port=0, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
+    with served(model="digits", wait=5.0, compare_source=True) as address:
+        yield address
 
 
 def run(*words: Any) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 from dashboard_service import HOSTILE, Service, sample
+from PIL import Image
 
 from fretta.serve.dashboard import page
+from served import served
 
 CHROME = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -45,7 +50,7 @@ def until(check: Callable[[], Any], seconds: float = 30.0) -> Any:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service as Driver
 
@@ -61,6 +66,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver = webdriver.Chrome(options=options, service=Driver(str(DRIVER)))
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Any]:
+    """With an empty console; afterwards no page asks a service that is gone."""
+    chromium.get_log("browser")
+    yield chromium
+    chromium.get("about:blank")
 
 
 def js(browser: Any, code: str) -> Any:
@@ -107,6 +120,37 @@ def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
         assert {path for path in service.asked if "?" in path} == set()
         logged = [e["message"] for e in browser.get_log("browser")]
         assert all("503" in message for message in logged)
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_the_service_itself(browser: Any, tmp_path: Path) -> None:
+    """No sample answers: the app, the digits model, three batches and a reset."""
+    pixels = np.random.RandomState(0).randint(0, 256, (8, 8, 3), np.uint8)
+    Image.fromarray(pixels).resize((32, 32)).save(tmp_path / "a.png")
+    image = base64.b64encode((tmp_path / "a.png").read_bytes()).decode()
+    with served(model="digits", wait=0.0) as address:
+
+        def post(path: str, body: Any) -> None:
+            content, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+            urlopen(Request(address + path, content, kind), timeout=60).close()
+
+        for _ in range(3):
+            post("/predict", {"stream": "door", "images": [image] * 8})
+        post("/streams/door/reset", {})
+        post("/predict", {"stream": "gate", "images": [image]})
+        browser.get(f"{address}/#door")
+        until(lambda: js(browser, "document.querySelectorAll('#charts svg').length") >= 2)
+        rows = js(browser, "[...document.querySelectorAll('#streams tr')].map((r) => r.innerText)")
+        assert [row.split()[:2] for row in rows[1:]] == [["door", "24"], ["gate", "1"]]
+        facts = text_of(browser, "#facts")
+        assert "auto, guard rollback" in facts
+        assert "24 images in 3 batches" in facts
+        assert "reset" in text_of(browser, "#happened")
+        assert "undefined" not in text_of(browser, "body")
+        assert "NaN" not in text_of(browser, "body")
+        assert browser.get_log("browser") == []
+        browser.save_screenshot(str(tmp_path / "real.png"))
 
 
 @pytest.mark.browser
