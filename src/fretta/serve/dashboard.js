@@ -12,7 +12,10 @@
   const count = (n) => n.toLocaleString("en-US");
   const known = (x) => typeof x === "number" && isFinite(x);
   const percent = (x) => (known(x) ? `${(100 * x).toFixed(1)} %` : "–");
-  const short = (x) => (known(x) ? String(Number(x.toPrecision(3))) : "–");
+  const short = (x) => (!known(x) ? "–" : x && Math.abs(x) < 1e-3 ? x.toExponential(1) : String(Number(x.toPrecision(3))));
+  const fixed = (x) => (known(x) ? x.toFixed(3) : "–");
+  const bytes = (x) => (x < 2 ** 20 ? `${(x / 2 ** 10).toFixed(0)} KiB` : `${(x / 2 ** 20).toFixed(1)} MiB`);
+  const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
   const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(100 * x).toFixed(1);
   const total = (parts) => parts.reduce((sum, x) => sum + (x || 0), 0);
   const acted = (row) => total(Object.values(row.actions || {}));
@@ -132,7 +135,7 @@
       put(images, known(r.images) ? count(r.images) : "–");
       put(verdict, (r.verdict || "–") + (r.frozen ? ", frozen" : ""));
       verdict.className = verdictClass(r.verdict);
-      const cells = [estimate(r.estimate), short(r.entropy), short(r.nrs), actions(r), ago(r.updated)];
+      const cells = [estimate(r.estimate), fixed(r.entropy), fixed(r.nrs), actions(r), ago(r.updated)];
       rest.forEach((cell, k) => put(cell, r.in_memory === false && !known(r.images) ? (k ? "–" : "put away") : cells[k]));
       if (r.name === now) line.setAttribute("aria-current", "true");
       else line.removeAttribute("aria-current");
@@ -144,7 +147,7 @@
     $("#one").hidden = !d;
     if (!d) return;
     put($("#name"), d.name);
-    put($("#text"), d.text || "No verdict yet.");
+    put($("#text"), sentence(d.text || "no verdict yet"));
     put($("#problem"), d.problem || "");
     $("#problem").hidden = !d.problem;
     const facts = [
@@ -152,7 +155,7 @@
       `${count(d.images || 0)} images in ${count(d.batches || 0)} batches, ${count(d.learned || 0)} learned`,
       `the source model spoke on ${count(d.by_source || 0)}`,
       known(d.labeled) && d.labeled ? `${count(d.labeled)} labels came later` : "",
-      known(d.memory_bytes) ? `${(d.memory_bytes / 2 ** 20).toFixed(1)} MiB of its own` : "",
+      known(d.memory_bytes) ? `${bytes(d.memory_bytes)} of its own` : "",
       d.frozen ? "frozen" : "",
     ];
     put($("#facts"), facts.filter(Boolean).join(" · "));
