@@ -6,6 +6,8 @@ python lightning_loop.py
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from plain_loop import foggy_digits
 from torch import Tensor, nn
@@ -41,7 +43,7 @@ def main() -> None:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    hits = trainer.predict(Adapting(model), loader)
+    hits: Any = trainer.predict(Adapting(model), loader)
     print(f"adapting   {torch.cat(hits).mean():.1%}")
 
 
