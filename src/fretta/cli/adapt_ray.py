@@ -25,7 +25,7 @@ def adapt_streams(options: AdaptOptions, data: Sequence[str], ray: str, **how: A
     lines = _Lines(len(data))
     ends = adapt_on_ray(options, data, ray, on_progress=lines.progress, on_end=lines.end, **how)
     print_line("")
-    columns = ["stream", "images", "unreadable", "changed", "before", "after", "adapting"]
+    columns = ["stream", "images", "unreadable", "changed", "accuracy before", "after", "adapting"]
     print_table(columns, [_row(end) for end in ends])
     failed = sum(bool(end.error) for end in ends)
     if failed:
