@@ -30,6 +30,7 @@ LAYERS = [
     ["estimate", "report"],
     ["deploy"],
     ["diagnosis"],
+    ["serve"],
     ["cli"],
     ["__main__"],
 ]

@@ -107,10 +107,10 @@ class Adapter(nn.Module):
         # its gradient (TSD with Adam) turn rounding into more than rounding.
         free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
         layout = choose_layout(net, compute.layout, free)
-        net = net if inplace else private_copy(net)
+        net = net if inplace else private_copy(net, compute.share)
         if layout is not None:
             net.to(memory_format=layout)  # type: ignore[call-overload]
-        model = Classifier(net, head, layout, compute.precision, compute.last_norms)
+        model = Classifier(net, head, layout, compute.precision, compute.last_norms, compute.share)
         check_precision(compute.precision, model.device)
         return model
 
@@ -309,6 +309,12 @@ class Adapter(nn.Module):
     def safe(self) -> bool:
         """Whether the guard lets the source model predict, because adaptation does harm."""
         return self._supervisor is not None and self._supervisor.mode is Mode.SOURCE
+
+    @property
+    def by_source(self) -> bool:
+        """Whether the last batch got the source model's predictions, or mostly."""
+        guarded = self._supervisor is not None and self._supervisor.by_source
+        return guarded or not self.method.adapts or (self.ready and self.method.believes_source)
 
     def _look_for_head(self, x: Tensor) -> None:
         """Features are worth a look where there is a head; not every model has one."""

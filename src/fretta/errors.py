@@ -11,6 +11,9 @@
     ├── DataError          a data set that is missing, incomplete or unreadable  (ValueError)
     ├── SuiteError         a suite that names something unknown or missing  (ValueError)
     ├── StoreError         a store that cannot be used, or a damaged record
+    │   └── CheckpointError  a checkpoint that is damaged, or of another model, method or version
+    ├── BusyError          a service that cannot answer now; the same request may work later
+    ├── UnknownStreamError a stream that a service does not have  (LookupError)
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
 
 Each message says what was seen, why it cannot work and what would.
@@ -22,6 +25,8 @@ import sys
 import warnings
 
 __all__ = [
+    "BusyError",
+    "CheckpointError",
     "ConfigError",
     "DataError",
     "FrettaError",
@@ -35,6 +40,7 @@ __all__ = [
     "StateError",
     "StoreError",
     "SuiteError",
+    "UnknownStreamError",
     "WeightsError",
     "warn",
 ]
@@ -82,6 +88,18 @@ class SuiteError(FrettaError, ValueError):
 
 class StoreError(FrettaError):
     """A store that cannot be used, or a record that is damaged."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint that is damaged, or of another model, method or version."""
+
+
+class BusyError(FrettaError):
+    """A service cannot answer now; the same request may work later."""
+
+
+class UnknownStreamError(FrettaError, LookupError):
+    """A service has no stream of this name."""
 
 
 class MissingExtraError(FrettaError, ImportError):

@@ -129,6 +129,11 @@ class _Remote:
             self.fs.rm_file(f"{self.root}/{name}")
 
 
+def open_files(where: str) -> _Folder | _Remote:
+    """Whole files of a folder or an fsspec URL."""
+    return _Remote(where) if "://" in where else _Folder(Path(where))
+
+
 def check_analysis_name(name: str) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise StoreError(f"an analysis cannot be called {name!r}; use a-z, 0-9 and dashes")
@@ -139,9 +144,7 @@ class Store:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self.where = os.fspath(where)
-        self._files: _Folder | _Remote = (
-            _Remote(self.where) if "://" in self.where else _Folder(Path(self.where))
-        )
+        self._files = open_files(self.where)
 
     @property
     def local(self) -> Path | None:

@@ -57,6 +57,7 @@ class Supervisor:
     def reset(self) -> None:
         self.batch = 0
         self.mode = Mode.LEARNED
+        self.by_source = False  # the last batch got the source model's logits
         self.until: int | None = None  # the batch at which a pause ends; None: a reset, or evidence
         self.strikes = 0  # times of harm by learning, less one for every long calm
         self.calm = 0  # good batches in a row
@@ -113,10 +114,13 @@ class Supervisor:
         if harm is not None and self.acts:
             again, _ = measure(logits, learner.method, self.batch)
             health = replace(health, entropy=again.entropy, marginal_entropy=again.marginal_entropy)
+        others = ("source",) if examiner.has_batch_norms else ("source", "unlearned")
+        self.by_source = any(logits is vars(beside).get(name) for name in others)
         return logits, health, harm
 
     def _source_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
         """The source model predicts; the statistics do so silently, and nothing is learned."""
+        self.by_source = True
         source = self.learner.source_forward(x)
         health, _ = self._measure(source, flat(self.learner.model.parameters()))
         unlearned = self.learner.watch(x)

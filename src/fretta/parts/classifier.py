@@ -50,12 +50,14 @@ class Classifier:
         layout: torch.memory_format | None = None,
         precision: str | None = None,
         last_norms: int | None = None,
+        shared: bool = False,
     ) -> None:
         self.net = net
         self.head_name = head
         self.layout = layout  # of images and convolutions; None leaves them as they come
         self.precision = precision  # "bfloat16": of the network's forward, under autocast
         self.last_norms = last_norms  # only so many norm layers, from the end, learn; None: all
+        self.shared = shared  # frozen tensors are another model's memory
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
         self.origin_buffers: dict[str, Tensor] = {}
@@ -270,7 +272,12 @@ class Classifier:
         A forward may move buffers that no method knows of: spectral norm in train mode, counters.
         Statistics of norm layers never move here.
         """
-        self.origin = copy_tensors(self.adapted)
+        if self.shared:  # what learns becomes a copy, and the shared memory is the initial state
+            self.origin = {name: parameter.data for name, parameter in self.adapted.items()}
+            for parameter in self.adapted.values():
+                parameter.data = parameter.data.clone()
+        else:
+            self.origin = copy_tensors(self.adapted)
         norms = [f"{name}." for name in norm_layers(self.net)]
         buffers = self.net.named_buffers()
         self.origin_buffers = copy_tensors(
@@ -367,9 +374,17 @@ class Classifier:
         return any(layer.training for layer in self.batch_norms)
 
 
-def private_copy(net: nn.Module) -> nn.Module:
+def private_copy(net: nn.Module, share: bool = False) -> nn.Module:
+    """A copy; with `share` its parameters and the statistics of norm layers lie in the memory of
+    `net`. Other buffers may move in a forward."""
+    memo: dict[int, Any] = {}
+    if share:
+        plain = (p for p in net.parameters() if type(p) is nn.Parameter)
+        memo = {id(p): nn.Parameter(p.data, p.requires_grad) for p in plain}
+        norms = norm_layers(net).values()
+        memo |= {id(b): b for layer in norms for b in layer.buffers(recurse=False)}
     try:
-        return copy.deepcopy(net)
+        return copy.deepcopy(net, memo)
     except (RuntimeError, TypeError) as error:
         raise ModelError(
             f"the model cannot be copied ({type(error).__name__}: {error}); adapt it itself:"

@@ -26,12 +26,15 @@ class Compute:
     precision   "bfloat16" runs the network under autocast; None is the model's own precision
     compile     a backend of torch.compile ("inductor") for the blocks of the network; None: none
     last_norms  adapt only so many norm layers, from the end: less memory, a shorter backward
+    share       what is not adapted is the memory of the given model, not a copy: many adapters of
+                one model, which must not change meanwhile
     """
 
     layout: str = "auto"
     precision: str | None = None
     compile: str | None = None
     last_norms: int | None = None
+    share: bool = False
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:

@@ -1,0 +1,69 @@
+"""Settings are plain values; what cannot work is refused by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from fretta.errors import ConfigError
+from fretta.serve.settings import Settings, shard_of
+
+
+def test_to_a_file_and_back_without_the_token() -> None:
+    given = Settings("digits", mean=(0.5,), hyperparameters={"lr": 1e-3}, token="secret", shards=2)
+    values = json.loads(json.dumps(given.to_dict()))
+    assert values == {
+        "model": "digits",
+        "mean": [0.5],
+        "hyperparameters": {"lr": 1e-3},
+        "shards": 2,
+    }
+    assert Settings.from_dict({**values, "token": "secret"}) == given
+    assert "secret" not in repr(given)
+
+
+def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FRETTA_TOKEN", raising=False)
+    assert Settings("digits").bearer is None
+    monkeypatch.setenv("FRETTA_TOKEN", " from-outside\n")
+    assert Settings("digits").bearer == "from-outside"
+    assert Settings("digits", token="given").bearer == "given"
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ({"modle": "digits"}, "'modle' is no setting.*'model'"),
+        ({}, "name no model"),
+        ({"model": ""}, "names no model"),
+        ({"model": "digits", "guard": "maybe"}, "guard='maybe'.*rollback"),
+        ({"model": "digits", "batch_size": 0}, "batch_size=0"),
+        ({"model": "digits", "batch_size": 8.0}, "batch_size=8.0.*int"),
+        ({"model": "digits", "batch_size": True}, "batch_size=True"),
+        ({"model": "digits", "wait": float("nan")}, "wait=nan"),
+        ({"model": "digits", "wait": "1"}, "wait='1'"),
+        ({"model": "digits", "port": 70000}, "port=70000"),
+        ({"model": "digits", "token": " "}, "let everybody in"),
+        ({"model": "digits", "store": 3}, "store=3"),
+        ({"model": "digits", "hyperparameters": [1]}, r"hyperparameters=\[1\]"),
+    ],
+)
+def test_what_cannot_work_is_named(values: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        Settings.from_dict(values)
+
+
+def test_a_stream_has_the_same_shard_in_every_process() -> None:
+    names = [f"cam{i}" for i in range(200)]
+    here = [shard_of(name, 3) for name in names]
+    code = (
+        "from fretta.serve.settings import shard_of; import sys;"
+        " print([shard_of(f'cam{i}', 3) for i in range(200)], 'torch' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == f"{here} False"
+    assert set(here) == {0, 1, 2}
