@@ -111,7 +111,8 @@ def run(
     """All cameras at once, each one request after the other; the seconds it took."""
 
     def send(camera: Camera) -> None:
-        for number, rows in enumerate(camera.rows):
+        for rows in camera.rows:
+            number = len(camera.said)
             ids = [f"{camera.name}-{number}-{i}" for i in range(len(rows))]
             fields: dict[str, Any] = {"stream": camera.name, "ids": ids}
             begin, tries = time.perf_counter(), 0

@@ -64,13 +64,14 @@ class Shard:
         return await self.batcher.predict(name, images, ids, again)
 
     def _batch(self, name: str, items: list[Waiting]) -> list[Answer]:
-        repeated = [item.id for item in items if item.again]
-        known = self.host.recall(name, repeated) if repeated else {}
-        new = [item for item in items if item.id not in known]
-        if new:
-            answers = self.host.predict(name, [i.image for i in new], [i.id for i in new])
-            known.update((answer.id, answer) for answer in answers)
-        return [known[item.id] for item in items]
+        repeated = [item for item in items if item.again]
+        known = self.host.recall(name, *_split(repeated)) if repeated else {}
+        # ids need not be unique among requests: what is new goes by position
+        old = [item.again and item.id in known for item in items]
+        new = [item for item, is_old in zip(items, old, strict=True) if not is_old]
+        fresh = iter(self.host.predict(name, *_split(new)) if new else [])
+        pairs = zip(items, old, strict=True)
+        return [known[item.id] if is_old else next(fresh) for item, is_old in pairs]
 
     async def overview(self) -> list[dict[str, Any]]:
         return self.host.overview()
@@ -103,3 +104,7 @@ class Shard:
         """In the thread that computes: between two batches."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.pool, function, *arguments)
+
+
+def _split(items: list[Waiting]) -> tuple[list[Any], list[str]]:
+    return [item.image for item in items], [item.id for item in items]

@@ -87,8 +87,11 @@ class Stream:
 
     # ---- one batch ---------------------------------------------------------------------------
 
-    def step(self, x: Tensor, ids: Sequence[str]) -> list[Answer]:
-        """Predict and, unless frozen, learn. On an error nothing has changed."""
+    def step(self, x: Tensor, ids: Sequence[str], digests: Sequence[str]) -> list[Answer]:
+        """Predict and, unless frozen, learn. On an error nothing has changed.
+
+        digests   of the images: an id alone may come again with another one
+        """
         begin = time.perf_counter()
         logits, spoke = self._predict(x) if self.frozen else self._learn(x)
         self.adapter.head_input = None  # as large as the batch, and only for its health
@@ -101,10 +104,13 @@ class Stream:
         health = self._record(len(x), spoke, time.perf_counter() - begin)
         self.answers.add(ids, classes, source)
         confidences = [[_finite(p) for p in row] for row in best.values[:, :5].tolist()]
-        for i, key in enumerate(ids):
+        rows = [
+            [self.batches, i, spoke, ranked[i], confidences[i], digests[i]] for i in range(len(ids))
+        ]
+        answers = [self._answer(key, row, health) for key, row in zip(ids, rows, strict=True)]
+        for key, row in zip(ids, rows, strict=True):
             self.recent.pop(key, None)  # an id that comes again is the newer image
-            self.recent[key] = [self.batches, i, spoke, ranked[i], confidences[i]]
-        answers = [self._answer(key, self.recent[key], health) for key in ids]
+            self.recent[key] = row
         for key in list(self.recent)[: -max(RECENT, self.settings.max_images)]:
             del self.recent[key]
         self.batches += 1
@@ -165,14 +171,15 @@ class Stream:
         self.seconds, self.updated = self.seconds + seconds, now
         return row
 
-    def recall(self, ids: Sequence[str]) -> dict[str, Answer]:
-        """The answers of late to these ids; the others are left out."""
+    def recall(self, ids: Sequence[str], digests: Sequence[str]) -> dict[str, Answer]:
+        """The answers of late to these images under these ids; the others are left out."""
         health = self.history[-1] if self.history else {}
-        known = {key: self.recent[key] for key in ids if key in self.recent}
+        pairs = zip(ids, digests, strict=True)
+        known = {key: row for key, d in pairs if (row := self.recent.get(key)) and row[-1] == d}
         return {key: self._answer(key, row, health) for key, row in known.items()}
 
     def _answer(self, key: str, row: Sequence[Any], health: dict[str, Any]) -> Answer:
-        batch, position, spoke, ranked, confidences = row
+        batch, position, spoke, ranked, confidences, _ = row
         names = [self.classes[number] for number in ranked]
         return Answer(
             id=key,
