@@ -2,3 +2,9 @@
 
 settings.py, host.py and store.py know neither Ray nor HTTP.
 """
+
+from __future__ import annotations
+
+from .settings import Settings
+
+__all__ = ["Settings"]
