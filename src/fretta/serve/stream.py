@@ -71,7 +71,7 @@ class Stream:
         self.history: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.saved: int | None = None  # batches in the last checkpoint
-        self.unsaved = 0  # learned batches that are in no checkpoint
+        self.unsaved = 0  # batches that are in no checkpoint
         self.changed = False  # since the last checkpoint
         self.problem = ""  # of the last checkpoint
         self.used = 0  # when: the host counts
@@ -100,7 +100,7 @@ class Stream:
         self.answers.add(ids, classes, source)
         rows = zip(ids, ranked, best.values[:, :5].tolist(), strict=True)
         answers = [self._answer(i, *row, spoke, health) for i, row in enumerate(rows)]
-        self.batches += 1
+        self.batches, self.unsaved = self.batches + 1, self.unsaved + 1
         if self.batches <= ESTIMATE_EVERY or self.batches % ESTIMATE_EVERY == 0:
             self.estimate = self._estimate()
         self.changed, self.row = True, self._row()
@@ -117,7 +117,7 @@ class Stream:
             if before is not None:
                 restore_snapshot(adapter.model, adapter.method, before)
             raise
-        self.learned, self.unsaved = self.learned + 1, self.unsaved + 1
+        self.learned += 1
         return logits, "source" if adapter.by_source else "adapted"
 
     def _predict(self, x: Tensor) -> tuple[Tensor, str]:
@@ -135,7 +135,11 @@ class Stream:
             source = self.adapter.source_logits(x[::every]).float().cpu()
             self.estimator.update(source, logits[::every])
             classes[::every] = source.argmax(1).tolist()
-        except (FrettaError, RuntimeError):  # no memory, no finite logits: no comparison
+        except (
+            FrettaError,
+            RuntimeError,
+            MemoryError,
+        ):  # no memory, no finite logits: no comparison
             pass
         return classes
 
