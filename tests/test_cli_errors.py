@@ -119,7 +119,7 @@ def test_help() -> None:
     assert "Usage" in out.stdout + out.stderr
     out = fretta("--help", columns=200)
     listed = re.findall(r"^│ ([a-z][a-z-]+) +(\S.*?) *│$", out.stdout, re.M)
-    assert len(listed) == 18
+    assert len(listed) == 19
     assert all(text[0].isupper() and text[-1] in ".?" for _, text in listed)
 
 

@@ -12,6 +12,7 @@
     ├── SuiteError         a suite that names something unknown or missing  (ValueError)
     ├── StoreError         a store that cannot be used, or a damaged record
     │   └── CheckpointError  a checkpoint that is damaged, or of another model, method or version
+    ├── BusyError          a service that cannot answer now; the same request may work later
     ├── UnknownStreamError a stream that a service does not have  (LookupError)
     └── MissingExtraError  an optional dependency is not installed  (ImportError)
 
@@ -24,6 +25,7 @@ import sys
 import warnings
 
 __all__ = [
+    "BusyError",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -90,6 +92,10 @@ class StoreError(FrettaError):
 
 class CheckpointError(StoreError):
     """A checkpoint that is damaged, or of another model, method or version."""
+
+
+class BusyError(FrettaError):
+    """A service cannot answer now; the same request may work later."""
 
 
 class UnknownStreamError(FrettaError, LookupError):

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from fretta.cli import app
 from fretta.errors import ConfigError, MissingExtraError, StoreError
 from fretta.experiment.execute import Event, ray_cluster, run_jobs
+from fretta.experiment.execute import cluster as clusters
 from fretta.experiment.store import Store
 
 PAGE = Path(__file__).parents[2] / "docs" / "ray.md"
@@ -25,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "ray.md"
 def cluster() -> Iterator[Any]:
     """Two workers that stay while the tests of this file go on."""
     ray = pytest.importorskip("ray")
-    ray_cluster._join(ray, "local", threads=1)
+    clusters.join(ray, "local", threads=1)
     yield ray
     ray.shutdown()
 
@@ -96,6 +97,7 @@ def test_a_killed_ray_worker_costs_nothing_twice_and_its_run_alone(
     run_jobs(jobs, Store(tmp_path / "calm"), options=ONE)
     monkeypatch.setattr(ray_cluster, "_task", doomed(tmp_path / "doom", "tent", deaths=1, at=4))
     done = run_jobs(jobs, Store(tmp_path / "store"), ray="local", options=EACH)
+    assert [record.error for record in done.failed] == []
     assert len(list((tmp_path / "doom").iterdir())) == 1
     assert sorted(r.key for r in done.records) == sorted(job.run.key for job in jobs)
     assert all_numbers(Store(tmp_path / "store")) == all_numbers(Store(tmp_path / "calm"))
@@ -114,17 +116,46 @@ def test_a_killed_ray_worker_costs_nothing_twice_and_its_run_alone(
     assert "worker died" in failed.error
 
 
+def held() -> Callable[..., None]:
+    """A task that stays at its third batch until it is canceled; nested as above."""
+
+    def task(*arguments: Any) -> None:
+        import time
+
+        import fretta.experiment.execute.ray_cluster as inside
+
+        plain = inside.run_one
+
+        def run_one(job: Any, store: Any, options: Any, tell: Any) -> Any:
+            def tell_and_stay(event: Any) -> None:
+                tell(event)
+                while event.kind == "batch" and event.done == 3:
+                    time.sleep(0.1)
+                    tell(event)
+
+            return plain(job, store, options, tell_and_stay)
+
+        inside.run_one = run_one
+        inside._task(*arguments)
+
+    return task
+
+
 @pytest.mark.ray
-def test_interrupted_and_impossible_calls(cluster: Any, tmp_path: Path) -> None:
-    jobs, store = small_jobs("g-fret", seeds=(0, 1), limit=960), Store(tmp_path)
+def test_interrupted_and_impossible_calls(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, store = small_jobs("g-fret", seeds=(0, 1)), Store(tmp_path)
 
     def interrupt(event: Event) -> None:
         if event.kind == "batch" and event.done > 1:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run_jobs(jobs, store, ray="local", options=EACH, on_event=interrupt)
-    assert len(store.keys()) < 2
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_cluster, "_task", held())
+        with pytest.raises(KeyboardInterrupt):
+            run_jobs(jobs, store, ray="local", options=EACH, on_event=interrupt)
+    assert store.keys() == []
     assert not list((tmp_path / "checkpoints").glob("seen-*"))
     done = run_jobs(jobs, store, ray="local", options=ONE)
     assert not done.failed
@@ -133,9 +164,9 @@ def test_interrupted_and_impossible_calls(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"does not see.*memory://.*share"):
         run_jobs(jobs, Store(f"memory://{tmp_path.name}"), ray="local", options=ONE)
     with pytest.raises(ConfigError, match="99 CPU"):
-        ray_cluster._check_resources(cluster, {"CPU": 99, "GPU": 0}, alone=True)
+        clusters.check_resources(cluster, {"CPU": 99, "GPU": 0}, alone=True)
     with pytest.warns(UserWarning, match="1 CPU and 64 GPU, which no node"):
-        ray_cluster._check_resources(cluster, {"CPU": 1, "GPU": 64}, alone=False)
+        clusters.check_resources(cluster, {"CPU": 1, "GPU": 64}, alone=False)
 
 
 @pytest.mark.ray

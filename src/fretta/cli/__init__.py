@@ -9,7 +9,7 @@ from itertools import zip_longest
 import typer
 
 from ..errors import FrettaError
-from . import adapt, analyze, compare, data, diagnose, models, report, run
+from . import adapt, analyze, compare, data, diagnose, models, report, run, serve
 from .app import Commands, app, print_error
 from .messages import name_options, print_warnings_in_one_line
 from .options import with_options
@@ -31,6 +31,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "diagnose": diagnose.diagnose,
     "adapt": adapt.adapt,
     "compare": compare.compare,
+    "serve": serve.serve,
     "report": report.report,
     "watch": report.watch,
     "bench-steps": models.bench_steps,

@@ -31,8 +31,11 @@ class CommandOptions:
     """Named as the fields of AdaptOptions."""
 
     data: Annotated[
-        str,
-        typer.Option(help="A folder, a text file with a path per line, or - for paths on stdin."),
+        list[str],
+        typer.Option(
+            help="A folder, a text file with a path per line, or - for paths on stdin. Several"
+            " times with --ray."
+        ),
     ]
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")]
     method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
@@ -92,30 +95,57 @@ def adapt(
         Path | None,
         typer.Option(help="label-me.csv of the run in --out, filled in: its verdict, and no run."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Each --data is a stream of its own on Ray, with a folder in --out: auto or an"
+            " address; alone or local: start it here."
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Torch threads; default: all cores, with --ray 1.")
+    ] = None,
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import AdaptOptions, adapt_images
     from ..estimate.prior import read_prior
 
+    if ray is None and len(options.data) > 1:
+        raise ConfigError(
+            f"--data is given {len(options.data)} times; one run is one stream: add --ray to run"
+            " them side by side, or give a list of all images"
+        )
     if answers is not None:
         from ..deploy.label_me import answer_run
 
-        if resume or force:
-            raise ConfigError("--answers is about the run in --out; --resume and --force make one")
+        if resume or force or ray:
+            raise ConfigError(
+                "--answers is about the run in --out; --resume, --force and --ray make one"
+            )
         print_line(f"Adapting {answer_run(options.out, answers)}.")
         return
     if resume and force:
         raise ConfigError("--resume continues and --force starts again; give one of them")
+    given = AdaptOptions(
+        **model.arguments(),
+        **{**vars(options), "data": options.data[0]},
+        pretrained=pretrained,
+        hyperparameters=opt.hyperparameters(set_),
+        prior=None if prior is None else read_prior(prior),
+        checkpoint_seconds=checkpoint,
+    )
+    if ray is not None:
+        from .adapt_ray import adapt_streams
+
+        adapt_streams(given, options.data, ray, threads=threads or 1, resume=resume, force=force)
+        return
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
     with _signals() as received, _progress() as show:
         result = adapt_images(
-            AdaptOptions(
-                **model.arguments(),
-                **vars(options),
-                pretrained=pretrained,
-                hyperparameters=opt.hyperparameters(set_),
-                prior=None if prior is None else read_prior(prior),
-                checkpoint_seconds=checkpoint,
-            ),
+            given,
             resume=resume,
             force=force,
             stopped=lambda: bool(received),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 
 # Everything Pillow's decoders are known to raise on damaged files.
-_BROKEN = (
+BROKEN = (
     *(OSError, ValueError, SyntaxError, EOFError, TypeError, LookupError, OverflowError),
     *(struct.error, zlib.error),
 )
@@ -38,13 +38,18 @@ def decode(path: str, decoding: Decoding, notes: list[str] | None = None) -> NDA
     try:
         with pillow.open(path) as image:
             frames = getattr(image, "n_frames", 1) if notes is not None else 1
-            image.load()
-            pixels = np.array(_fitted(_rgb(image, decoding), decoding), dtype=np.uint8)
+            pixels = pixels_of(image, decoding)
         if notes is not None and frames > 1:
             notes.append(f"first of {frames} frames")
         return pixels
-    except (*_BROKEN, pillow.DecompressionBombError) as error:
+    except (*BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
+
+
+def pixels_of(image: Image.Image, decoding: Decoding) -> NDArray[np.uint8]:
+    """An opened image as (H, W, 3) uint8; a damaged one raises one of BROKEN."""
+    image.load()
+    return np.array(_fitted(_rgb(image, decoding), decoding), dtype=np.uint8)
 
 
 def size_on_disk(path: str) -> tuple[int, int] | None:
@@ -53,7 +58,7 @@ def size_on_disk(path: str) -> tuple[int, int] | None:
     try:
         with pillow.open(path) as image:
             return image.size  # type: ignore[no-any-return]
-    except (*_BROKEN, pillow.DecompressionBombError):
+    except (*BROKEN, pillow.DecompressionBombError):
         return None
 
 

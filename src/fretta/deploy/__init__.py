@@ -6,8 +6,9 @@ adapt_images(AdaptOptions("timm:resnet50", "images", Path("out"), weights="my.sa
 
 from __future__ import annotations
 
+from .on_ray import adapt_on_ray
 from .options import AdaptOptions
 from .result import AdaptResult
 from .run import adapt_images
 
-__all__ = ["AdaptOptions", "AdaptResult", "adapt_images"]
+__all__ = ["AdaptOptions", "AdaptResult", "adapt_images", "adapt_on_ray"]

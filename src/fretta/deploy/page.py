@@ -18,10 +18,11 @@ BOX = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDT
 Curve = NDArray[np.float64]
 
 
-def render(template: str, **values: Any) -> str:
-    """Everything is escaped; bytes that are no text are shown as escapes."""
+def render(template: str, package: str = "fretta.deploy", **values: Any) -> str:
+    """A template of `package`, or one here. Everything is escaped; bytes that are no text too."""
+    places = dict.fromkeys((package, "fretta.deploy"))
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fretta.deploy", "."),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(place, ".") for place in places]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,7 +135,7 @@ class StreamHost:
             if stream is None:
                 self._make_room()
                 stream, new = self._new(name), True
-            answers = stream.step(x, ids)
+            answers = stream.step(x, ids, list(map(_digest, images)))
             if new:
                 share_constants(stream.adapter, self._pool)
                 self._streams[name] = stream
@@ -143,6 +144,17 @@ class StreamHost:
             if stream.unsaved >= self.settings.checkpoint_every:
                 self._save(stream)
             return answers
+
+    def recall(
+        self, name: str, images: Sequence[NDArray[np.uint8]], ids: Sequence[str]
+    ) -> dict[str, Answer]:
+        """What was answered of late to these images and ids; the others are left out.
+
+        A request that is sent again is not learned twice.
+        """
+        with self._lock:
+            stream = self._find(check_name(name))
+            return {} if stream is None else stream.recall(ids, list(map(_digest, images)))
 
     def _prepared(self, images: Sequence[NDArray[np.uint8]]) -> Tensor:
         for image in images:
@@ -349,3 +361,8 @@ def _checked_ids(ids: Iterable[str] | None, count: int) -> list[str]:
                 f"the id {str(key)[:80]!r} cannot be used; give 1 to {LONGEST_ID} characters"
             )
     return ids
+
+
+def _digest(image: NDArray[np.uint8] | Tensor) -> str:
+    array = image.cpu().numpy() if isinstance(image, Tensor) else image
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()

@@ -23,6 +23,7 @@ from .answers import UNKNOWN, Answers
 from .settings import Settings
 
 EVENTS = 64  # that are kept
+RECENT = 512  # answers that a request sent again gets once more; at least those of one request
 ESTIMATE_EVERY = 8  # batches between estimates in the overview
 MEASURED = ("entropy", "marginal_entropy", "nrs", "changed", "drift", "update_norm", "pass_rate")
 SHOWN = ("entropy", "nrs", "drift", "changed")  # of the last batch, in the overview
@@ -70,6 +71,7 @@ class Stream:
         self.predicted = np.zeros(len(classes), dtype=np.int64)
         self.history: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.recent: dict[str, list[Any]] = {}  # the last answers by id, for requests sent again
         self.saved: int | None = None  # batches in the last checkpoint
         self.unsaved = 0  # batches that are in no checkpoint
         self.changed = False  # since the last checkpoint
@@ -85,8 +87,11 @@ class Stream:
 
     # ---- one batch ---------------------------------------------------------------------------
 
-    def step(self, x: Tensor, ids: Sequence[str]) -> list[Answer]:
-        """Predict and, unless frozen, learn. On an error nothing has changed."""
+    def step(self, x: Tensor, ids: Sequence[str], digests: Sequence[str]) -> list[Answer]:
+        """Predict and, unless frozen, learn. On an error nothing has changed.
+
+        digests   of the images: an id alone may come again with another one
+        """
         begin = time.perf_counter()
         logits, spoke = self._predict(x) if self.frozen else self._learn(x)
         self.adapter.head_input = None  # as large as the batch, and only for its health
@@ -98,8 +103,16 @@ class Stream:
         self.predicted += np.bincount(classes, minlength=len(self.predicted))
         health = self._record(len(x), spoke, time.perf_counter() - begin)
         self.answers.add(ids, classes, source)
-        rows = zip(ids, ranked, best.values[:, :5].tolist(), strict=True)
-        answers = [self._answer(i, *row, spoke, health) for i, row in enumerate(rows)]
+        confidences = [[_finite(p) for p in row] for row in best.values[:, :5].tolist()]
+        rows = [
+            [self.batches, i, spoke, ranked[i], confidences[i], digests[i]] for i in range(len(ids))
+        ]
+        answers = [self._answer(key, row, health) for key, row in zip(ids, rows, strict=True)]
+        for key, row in zip(ids, rows, strict=True):
+            self.recent.pop(key, None)  # an id that comes again is the newer image
+            self.recent[key] = row
+        for key in list(self.recent)[: -max(RECENT, self.settings.max_images)]:
+            del self.recent[key]
         self.batches, self.unsaved = self.batches + 1, self.unsaved + 1
         if self.batches <= ESTIMATE_EVERY or self.batches % ESTIMATE_EVERY == 0:
             self.estimate = self._estimate()
@@ -162,29 +175,28 @@ class Stream:
         self.seconds, self.updated = self.seconds + seconds, now
         return row
 
-    def _answer(
-        self,
-        position: int,
-        key: str,
-        ranked: list[int],
-        confidences: list[float],
-        spoke: str,
-        health: dict[str, Any],
-    ) -> Answer:
-        finite = [p if math.isfinite(p) else None for p in confidences]
-        top5 = [
-            {"label": self.classes[number], "index": number, "confidence": p}
-            for number, p in zip(ranked, finite, strict=True)
-        ]
+    def recall(self, ids: Sequence[str], digests: Sequence[str]) -> dict[str, Answer]:
+        """The answers of late to these images under these ids; the others are left out."""
+        health = self.history[-1] if self.history else {}
+        pairs = zip(ids, digests, strict=True)
+        known = {key: row for key, d in pairs if (row := self.recent.get(key)) and row[-1] == d}
+        return {key: self._answer(key, row, health) for key, row in known.items()}
+
+    def _answer(self, key: str, row: Sequence[Any], health: dict[str, Any]) -> Answer:
+        batch, position, spoke, ranked, confidences, _ = row
+        names = [self.classes[number] for number in ranked]
         return Answer(
             id=key,
             stream=self.name,
-            label=self.classes[ranked[0]],
+            label=names[0],
             index=ranked[0],
-            confidence=finite[0],
-            top5=top5,
+            confidence=confidences[0],
+            top5=[
+                {"label": name, "index": number, "confidence": p}
+                for name, number, p in zip(names, ranked, confidences, strict=True)
+            ],
             spoke=spoke,
-            batch=self.batches,
+            batch=batch,
             position=position,
             health=health,
         )
@@ -196,6 +208,7 @@ class Stream:
         self.adapter.reset()
         self.estimator.reset()
         self.answers.clear()
+        self.recent = {}
         self.predicted[:] = 0
         self.estimate = None
         self.happened("reset")
@@ -279,7 +292,7 @@ class Stream:
 
     # ---- checkpoints -------------------------------------------------------------------------
 
-    KEPT = (*COUNTS, "actions", "history", "events")
+    KEPT = (*COUNTS, "actions", "history", "events", "recent")
 
     def values(self) -> dict[str, Any]:
         """What a checkpoint holds beside the state."""
@@ -312,3 +325,7 @@ class Stream:
         """What there is, is in a checkpoint."""
         self.saved, self.unsaved, self.changed, self.problem = self.batches, 0, False, ""
         self.row = self._row()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,76 @@
+"""The service on this machine: a Ray of its own, which ends with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ConfigError, MissingExtraError
+from .settings import Settings
+
+OBJECTS = 1 << 29  # bytes of images on their way between processes
+QUIET = {"log_level": "WARNING", "enable_access_log": False}
+PATIENCE = {  # a slow machine is not a broken one
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "30",
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves this machine
+}
+
+
+@contextmanager
+def serving(settings: Settings, **ray_options: Any) -> Iterator[str]:
+    """The address of the service while it runs; afterwards every stream has its checkpoint."""
+    for name, value in PATIENCE.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        from ray import serve
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("ray[serve]", "serve", "the service") from error
+    options = {
+        "num_cpus": settings.shards + 1,  # a count of places, not of cores
+        "include_dashboard": False,
+        "object_store_memory": OBJECTS,
+        "logging_level": logging.ERROR,
+        "_node_ip_address": "127.0.0.1",
+    }
+    ray.init(address="local", **{**options, **ray_options})
+    try:
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
+        serve.start(
+            http_options={"host": settings.host, "port": settings.port}, logging_config=QUIET
+        )
+        deploy(settings)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        yield f"http://{host}:{settings.port}/"
+    finally:
+        serve.shutdown()  # waits for the last checkpoints
+        ray.shutdown()
+
+
+def deploy(settings: Settings) -> None:
+    """Begin with these settings, or go on with them: a rolling restart."""
+    from ray import serve
+
+    from .deployment import make
+
+    try:
+        serve.run(make(here(settings)), name="fretta", route_prefix="/", logging_config=QUIET)
+    except RuntimeError as error:
+        raise ConfigError(f"the service does not start: {error}") from error
+
+
+def here(settings: Settings) -> Settings:
+    """With absolute paths, for processes elsewhere, and the token of this environment."""
+    found = {
+        name: os.path.abspath(value)
+        for name in ("weights", "labels", "source")
+        if (value := getattr(settings, name)) is not None and os.path.exists(value)
+    }
+    if settings.store is not None and "://" not in settings.store:
+        found["store"] = os.path.abspath(settings.store)
+    return replace(settings, **found, token=settings.bearer)
