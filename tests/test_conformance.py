@@ -50,7 +50,7 @@ def fits(key: str, net: str) -> bool:
 
 
 def every_case_on(*nets: str, small: tuple[str, ...] = ("resnet-like", "vit-like")) -> Any:
-    """All methods on all of these networks; most of the large ones, and variants, are slow tests."""
+    """All methods on all of these networks; most large ones and other variants are slow tests."""
     cases = [(net, key, variant) for key, variant in CASES for net in nets if fits(key, net)]
     first = {(key, variant) for key, variant in CASES if variant in (None, *VARIANTS[key][:1])}
     quick = grid(
