@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ModelError, StateError
+from fretta.errors import InputError, ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
@@ -350,17 +350,28 @@ def test_norm_layers_that_are_not_used() -> None:
         fretta.adapt(Unused(), "tent")(X)
 
 
-@pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])
+class Overflowing(Wrapped):
+    """NaN for images with a pixel over 88.7."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) + 0 * x.flatten(1).abs().amax(1, keepdim=True).exp()
+
+
+@pytest.mark.parametrize("key", ["source", "bn", "tent", "g-fret", "auto", "tsd", "cmf"])
+@pytest.mark.parametrize("first", [True, False])
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
-    values = {"e_margin": 0.999} if key in ("sar", "eta") else {}
-    adapter = fretta.adapt(build("vit-like"), key, **values)
-    adapter(X)
+def test_an_overflow_costs_one_batch_not_the_adapter(key: str, first: bool) -> None:
+    """No NaN is returned as a prediction, and none stays in a moving average."""
+    adapter, twin = (fretta.adapt(Overflowing(None), key, head="net.fc") for _ in range(2))
+    if not first:
+        adapter(X), twin(X)
     huge = X.clone()
-    huge[0] *= 1e30
-    adapter(huge)
-    assert all(torch.isfinite(p).all() for p in adapter.model.parameters())
-    assert torch.isfinite(adapter(Y)).all()
+    huge[2] *= 1e5
+    for call in (adapter, adapter.predict, adapter.source_logits, adapter.features):
+        with pytest.raises(InputError, match=r"for 1 of 6 images.*position \[2\].*reach .*e\+05"):
+            call(huge)
+        assert same(adapter.state_dict(), twin.state_dict())
+    assert torch.equal(adapter(Y), twin(Y))
 
 
 def test_numpy_values_are_saved_as_plain_ones(tmp_path: Any) -> None:
