@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -335,6 +336,71 @@ def test_shared_norm_parameters_learn_once() -> None:
     adapter(X)
     assert "layer1.0.bn1.weight" in adapter.adapted
     assert "layer1.0.bn2.weight" not in adapter.adapted
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.ao is deprecated
+def test_quantized_and_lazy_layers_are_refused() -> None:
+    model = build("resnet-like")
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert fretta.adapt(quantized, "bn")(X).shape == (6, 5)
+    with pytest.raises(ModelError, match="not quantized"):
+        fretta.adapt(quantized, "tent")(X)
+    model.fc = nn.LazyLinear(5)
+    with pytest.raises(ModelError, match="lazy layers"):
+        fretta.adapt(model, "tent")
+
+
+def test_an_adapter_in_a_file_goes_on(tmp_path: Any) -> None:
+    a = fretta.adapt(build("resnet-like"), "tent", guard="rollback")
+    a(X)
+    torch.save(a, tmp_path / "adapter.pt")
+    b = torch.load(tmp_path / "adapter.pt", weights_only=False)
+    assert torch.equal(a(Y), b(Y))
+
+
+class Interrupting(nn.Module):
+    """Ctrl-C in the forward of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.calls = number, 0
+
+    def forward(self, logits: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == self.number:
+            raise KeyboardInterrupt
+        return logits
+
+
+@pytest.mark.parametrize("guard", [None, "warn", "rollback"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_an_interrupted_step_leaves_no_trace(guard: str | None, number: int) -> None:
+    """In the first batch and later, before the first update and between two."""
+    stop = Interrupting(number)
+    adapter = fretta.adapt(Wrapped(stop), "tent", steps=2, guard=guard, inplace=True)
+    twin = fretta.adapt(Wrapped(nn.Identity()), "tent", steps=2, guard=guard, inplace=True)
+    with pytest.raises(KeyboardInterrupt):
+        for x in (X, Y):
+            before = adapter.state_dict()
+            adapter(x)
+            twin(x)
+    assert same(adapter.state_dict(), before)
+    assert torch.equal(adapter(Y), twin(Y))
+
+
+def test_threads_take_turns() -> None:
+    a, b = (fretta.adapt(build("resnet-like"), "tent", lr=1e-2) for _ in range(2))
+    results: list[Tensor] = []
+    threads = [
+        threading.Thread(target=lambda: results.extend(a(X) for _ in range(4))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [b(X) for _ in range(8)]
+    assert sorted(map(str, results)) == sorted(map(str, expected))
+    assert same(a.state_dict(), b.state_dict())
 
 
 def test_norm_layers_that_are_not_used() -> None:

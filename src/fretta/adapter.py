@@ -113,7 +113,7 @@ class Adapter(nn.Module):
         layout = choose_layout(net, compute.layout, free)
         net = net if inplace else private_copy(net)
         if layout is not None:
-            net.to(memory_format=layout)  # type: ignore[call-overload]
+            net.to(memory_format=getattr(torch, layout))
         model = Classifier(net, head, layout, compute.precision, compute.last_norms)
         check_precision(compute.precision, model.device)
         return model
@@ -265,17 +265,20 @@ class Adapter(nn.Module):
             if self.ready and learns:
                 before = take_snapshot(model, self.method, copy_value)
             watched = guard.state_dict(keep=list) if guard and learns else None
-            was_ready = self.ready
+            was_ready, counted = self.ready, self._batches
             try:
                 yield x, before
             except BaseException:
                 if before is not None:
                     restore_snapshot(model, self.method, before)
-                if guard is not None and watched is not None:
+                if guard is None:
+                    self._supervisor = None
+                elif watched is not None:
                     guard.load_state_dict(watched)
                 if not was_ready:
                     self._unprepare(*first)
                 _, model.head_name, model.place = first
+                self._batches = counted
                 raise
 
     def _begin_with(self, x: Tensor) -> None:
@@ -284,7 +287,7 @@ class Adapter(nn.Module):
 
     def _unprepare(self, method: Method, head: str | None, place: Any) -> None:
         """As before the first batch."""
-        self.method, self.classes, self._supervisor = method, None, None
+        self.method, self.classes = method, None
         self.model.forget(head, place)
 
     def _check_finite(self, logits: Tensor, x: Tensor) -> Tensor:

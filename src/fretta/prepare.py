@@ -123,6 +123,11 @@ def unwrapped(model: Any) -> nn.Module:
         raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
         raise ModelError("a scripted module cannot be adapted: give the module it was made from")
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise ModelError(
+            "the model has lazy layers that never saw an input, so there is nothing to adapt; call"
+            " it with a batch first, or load its weights"
+        )
     net: nn.Module = getattr(model, "_orig_mod", model)
     return net.module if isinstance(net, nn.DataParallel) else net
 

@@ -47,7 +47,7 @@ class Classifier:
         self,
         net: nn.Module,
         head: str | None = None,
-        layout: torch.memory_format | None = None,
+        layout: str | None = None,
         precision: str | None = None,
         last_norms: int | None = None,
     ) -> None:
@@ -223,8 +223,8 @@ class Classifier:
 
     def forget(self, head: str | None, place: Any) -> None:
         """As before the first batch, but for the name of the head and the place of the logits."""
-        if self.statistics is not None:
-            self.statistics.reset()
+        if self.origin.keys() == self.adapted.keys():  # else nothing has been remembered yet
+            self.restore()
         self.freeze()
         self.head_name, self.place = head, place
         self.origin, self.origin_buffers, self.statistics, self.share = {}, {}, None, None

@@ -54,14 +54,17 @@ def descend(
 
     One NaN in a gradient would make every later prediction NaN: better to lose one update.
     """
-    if not loss.requires_grad:
+    gradients: list[Tensor] = []
+    if loss.requires_grad:
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        parameters = [p for g in optimizer.param_groups for p in g["params"]]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
         raise ModelError(
             "the adapted parameters do not reach the output of the model in this forward; there is"
-            " nothing to learn: are its norm layers used?"
+            " nothing to learn: are its norm layers used, and the layers behind them not quantized?"
         )
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
     finite = torch.stack(torch._foreach_norm(gradients)).sum().isfinite()
     go = finite if wanted is None else finite & wanted
     if before_step is not None:
