@@ -225,7 +225,9 @@ def test_no_stream_is_worse_than_the_source(order: str, size: int, share: float 
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_other_statistics_with_a_method_that_learns(statistics: str | float) -> None:
     """A gradient flows past them, in the layers behind the first; under autocast they stay wide."""
-    plain, narrow = (fretta.adapt(build("resnet-like"), "tent", statistics=statistics) for _ in "ab")
+    plain, narrow = (
+        fretta.adapt(build("resnet-like"), "tent", statistics=statistics) for _ in "ab"
+    )
     for x in batches(6, 20):
         plain(x)
         with torch.autocast("cpu", torch.bfloat16):

@@ -31,7 +31,7 @@ from .prepare import (
     source_batches,
     unwrapped,
 )
-from .state import copy_value, restore_snapshot, take_snapshot
+from .state import copy_value, digest, restore_snapshot, take_snapshot
 
 STATE_FORMAT = 2
 
@@ -90,6 +90,7 @@ class Adapter(nn.Module):
         self.compute = compute or Compute()
         self.head_input: Tensor | None = None  # what entered the head in the last forward
         self._batches = 0
+        self._weights: str | None = None  # digest of the parameters that were given
         self._check_size = SmallBatchCheck()
         self._turn = threading.RLock()  # of the thread whose batch it is
         self._callbacks: list[Callable[[Health], Any]] = []
@@ -113,7 +114,7 @@ class Adapter(nn.Module):
         layout = choose_layout(net, compute.layout, free)
         net = net if inplace else private_copy(net)
         if layout is not None:
-            net.to(memory_format=getattr(torch, layout))
+            net.to(memory_format=getattr(torch, layout))  # type: ignore[call-overload]
         model = Classifier(net, head, layout, compute.precision, compute.last_norms)
         check_precision(compute.precision, model.device)
         return model
@@ -533,6 +534,7 @@ class Adapter(nn.Module):
             state = self.state_dict() if self.ready else None
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
             self.model.apply_to_initial(fn)
+            self._weights = None
             if state is not None:
                 self._supervisor = None
                 self._start(self.method)
@@ -543,7 +545,7 @@ class Adapter(nn.Module):
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._turn = threading.RLock()
 
     # ---- state -------------------------------------------------------------------------------
@@ -552,8 +554,10 @@ class Adapter(nn.Module):
         """Adapted tensors and all running state, as tensors and plain values.
 
         `torch.save` it and `torch.load(..., weights_only=True)` it. The frozen weights are not in
-        it: load it into an adapter of the same model and method. With arguments, as a module that
-        contains the adapter gives them, it is the state_dict of the network.
+        it: load it into an adapter of the same model and method. `model` is a digest of the
+        weights it belongs to, `digest` one of the state itself; without them nothing is compared.
+        With arguments, as a module that contains the adapter gives them, it is the state_dict of
+        the network.
         """
         if args or kwargs:
             return super().state_dict(*args, **kwargs)
@@ -567,10 +571,10 @@ class Adapter(nn.Module):
             "place": self.model.place,
         }
         if self.ready:
-            state |= take_snapshot(self.model, self.method)
+            state |= {"model": self._model_digest(), **take_snapshot(self.model, self.method)}
         if self._supervisor is not None:
             state["guard"] = self._supervisor.state_dict()
-        return state
+        return {**state, "digest": digest(state)}
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -582,15 +586,28 @@ class Adapter(nn.Module):
                 f"this is not a state of {self.method.key!r} in format {STATE_FORMAT}: it says"
                 f" method {state.get('method')!r}, format {state.get('format')!r}"
             )
+        content = {name: value for name, value in state.items() if name != "digest"}
+        if state.get("digest") not in (None, digest(content)):
+            raise StateError("the state is damaged: it is not what was saved")
         if state["classes"] is None:
             self.reset()
             return
+        if state.get("model") not in (None, self._model_digest()):
+            raise StateError("the state belongs to a model with other weights")
         self._check_settings(state)
         before = self.state_dict() if self.ready else None
         method, head, place = self.method, self.model.head_name, self.model.place
         try:
             self._load(state)
-        except (FrettaError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        except (
+            FrettaError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             if before is not None:
                 self._load(before)
             else:
@@ -598,6 +615,11 @@ class Adapter(nn.Module):
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state does not fit this adapter: {error}") from error
+
+    def _model_digest(self) -> str:
+        if self._weights is None:
+            self._weights = digest(self.model.first_parameters())
+        return self._weights
 
     def _load(self, state: Mapping[str, Any]) -> None:
         with torch.inference_mode(False):

@@ -70,8 +70,9 @@ def check_overflow(source: Tensor, x: Tensor) -> None:
     if bad:
         raise InputError(
             f"the source model's logits are NaN or infinite for {len(bad)} of {len(x)} images, at"
-            f" batch position {bad[:10]}: it overflows. The pixels reach {float(x.abs().max()):.3g};"
-            " drop these images, or preprocess as in training. The adapter has not changed"
+            f" batch position {bad[:10]}: it overflows. The pixels reach"
+            f" {float(x.abs().max()):.3g}; drop these images, or preprocess as in training. The"
+            " adapter has not changed"
         )
 
 

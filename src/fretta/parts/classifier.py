@@ -314,6 +314,10 @@ class Classifier:
         buffers = dict(self.net.named_buffers())
         put_back({n: buffers[n] for n in self.origin_buffers}, {**self.origin_buffers, **moved})
 
+    def first_parameters(self) -> dict[str, Tensor]:
+        """All parameters of the model as it was given, by name."""
+        return {name: self.origin.get(name, p) for name, p in self.net.named_parameters()}
+
     @contextmanager
     def as_source(self) -> Iterator[None]:
         """While active, the model is in its initial state: parameters, statistics, other buffers.
