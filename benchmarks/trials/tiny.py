@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -114,3 +115,48 @@ def finite(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(finite, value))
     return True
+
+
+def save_pictures(folder: Path, count: int, seed: int = 0) -> list[Path]:
+    """PNG files of 32 × 32 pixels, each different."""
+    import numpy as np
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.RandomState(seed).randint(256, size=(count, 32, 32, 3), dtype=np.uint8)
+    paths = [folder / f"{number:03d}.png" for number in range(count)]
+    for path, image in zip(paths, pixels, strict=True):
+        Image.fromarray(image).save(path)
+    return paths
+
+
+def classifier() -> nn.Module:
+    """As `trials.tiny:classifier` names it on a command line."""
+    return network("batch", classes=4)
+
+
+def write_weights(path: Path) -> Path:
+    from safetensors.torch import save_file
+
+    save_file(classifier().state_dict(), path)
+    return path
+
+
+def adapt_options(folder: Path, **changes: Any) -> Any:
+    """Of `fretta adapt` on pictures in this folder."""
+    from fretta.deploy import AdaptOptions
+
+    values: dict[str, Any] = {
+        "model": "trials.tiny:classifier",
+        "weights": str(folder / "tiny.safetensors"),
+        "data": str(folder / "pictures"),
+        "out": folder / "out",
+        "method": "tent",
+        "batch_size": 8,
+        "size": 16,
+        "mean": (0.5, 0.5, 0.5),
+        "std": (0.25, 0.25, 0.25),
+        "device": "cpu",
+        "statistics": 16,
+    }
+    return AdaptOptions(**{**values, **changes})
