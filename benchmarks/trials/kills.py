@@ -142,8 +142,8 @@ def finish(command: Command, folder: Path) -> float:
     return time.monotonic() - begin
 
 
-def new_folder(base: Path, number: int) -> Path:
-    folder = base / str(number)
+def new_folder(base: Path, name: object) -> Path:
+    folder = base / str(name)
     folder.mkdir()
     save_pictures(folder / "pictures", 96)
     return folder

@@ -159,6 +159,18 @@ def test_a_damaged_file_is_named(options: Make, name: str, damage: bytes, messag
         adapt_images(options(), resume=True)
 
 
+@pytest.mark.parametrize("name", ["predictions.csv", "health.jsonl"])
+def test_an_edited_number_is_noticed(options: Make, name: str) -> None:
+    """As many bytes as before, one of them another."""
+    stop_after(2, options())
+    file = options().out / name
+    content = file.read_bytes()
+    place = content.index(b"0.")
+    file.write_bytes(content[:place] + b"1" + content[place + 1 :])
+    with pytest.raises(StoreError, match="was changed or cut"):
+        adapt_images(options(), resume=True)
+
+
 def test_the_order_of_folders(options: Make, tmp_path: Path) -> None:
     for name in ("ant", "bee"):
         save_images(tmp_path / "classes" / name, 9)
