@@ -148,6 +148,7 @@ def test_one_run_at_a_time(options: Make) -> None:
     ("name", "damage", "message"),
     [
         ("checkpoint.pt", b"junk", r"checkpoint.* cannot be read"),
+        ("checkpoint.pt", b"", r"checkpoint.* cannot be read \(EOFError\)"),
         ("predictions.csv", b"path\n", "was changed or cut"),
         ("settings.json", b"{", r"settings.json.* cannot be read"),
     ],

@@ -205,8 +205,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return json.loads(state.pop("values")), state
     except (*_BROKEN, UnpicklingError) as error:
         raise StoreError(
-            f"the checkpoint {str(path)!r} cannot be read ({str(error).splitlines()[0]}); start"
-            " again with --force"
+            f"the checkpoint {str(path)!r} cannot be read"
+            f" ({(str(error) or type(error).__name__).splitlines()[0]}); start again with --force"
         ) from error
 
 
