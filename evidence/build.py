@@ -17,7 +17,7 @@ from pathlib import Path
 from fretta.experiment.store import Store
 from fretta.experiment.tune import Rule
 
-from . import estimates, guards, pages, speed, streams, tables, tuning
+from . import estimates, guards, pages, reliability, speed, streams, tables, tuning
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
@@ -32,6 +32,7 @@ PAGES = (
     "guard",
     "performance",
     "auto",
+    "reliability",
 )
 FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
@@ -86,6 +87,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "pipeline": speed.pipeline_table,
     "choices": speed.choices_table,
     "precision": speed.precision_table,
+    "faults": reliability.faults_table,
+    "faults-fixed": reliability.fixed_list,
+    "faults-in-short": reliability.faults_text,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,
     "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),

@@ -348,9 +348,9 @@ def _through_a_file(adapter: fretta.Adapter) -> fretta.Adapter:
 
 def trials(methods: list[str], seed: int, short: bool) -> Tally:
     tally = Tally("models")
-    kinds_of_model(tally, methods[:2] if short else methods)
-    threads(tally, methods[:4] if short else methods, 1 if short else 4)
-    forks(tally, methods[:4] if short else methods)
+    kinds_of_model(tally, methods[:1] if short else methods)
+    threads(tally, methods[:2] if short else methods, 1 if short else 4)
+    forks(tally, methods[:2] if short else methods)
     interrupts(tally, methods, 1 if short else 20, seed)
-    copies(tally, methods[:4] if short else methods)
+    copies(tally, methods[:2] if short else methods)
     return tally

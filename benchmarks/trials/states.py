@@ -155,7 +155,7 @@ def safe_files(tally: Tally, methods: list[str]) -> None:
 
 def trials(methods: list[str], seed: int, short: bool) -> Tally:
     tally = Tally("states")
-    elsewhere(tally, methods[:3] if short else methods)
+    elsewhere(tally, methods[:2] if short else methods)
     damaged(tally, methods, 1 if short else 20, seed)
-    safe_files(tally, methods[:3] if short else methods)
+    safe_files(tally, methods[:2] if short else methods)
     return tally
