@@ -23,7 +23,7 @@ from common import arguments, write
 
 import fretta
 
-AREAS = ("batches", "models", "states", "files", "stores", "kills", "load", "service")
+AREAS = ("batches", "models", "states", "files", "stores", "kills", "load", "live", "service")
 
 
 def run(area: str, methods: list[str], seed: int, short: bool) -> dict[str, Any]:

@@ -15,6 +15,7 @@ AREAS = {
     "stores": "Stores and output folders",
     "kills": "Kills",
     "load": "Load",
+    "live": "Live page",
     "service": "Service",
 }
 # What the campaign broke before it was fixed: the beginning of a promise, how often of how many

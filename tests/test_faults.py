@@ -30,7 +30,7 @@ def test_no_failure_is_open_and_nothing_was_left_out() -> None:
     areas = json.loads(RECORD.read_text(encoding="utf-8"))["areas"]
     rows = [row for area in areas.values() for row in area["rows"]]
     assert [row for row in rows if row["failed"]] == []
-    assert set(areas) >= {"batches", "models", "states", "files", "stores", "kills", "load"}
+    assert set(areas) >= {"batches", "models", "states", "files", "stores", "kills", "load", "live"}
     (cases,) = [r["tried"] for r in rows if r["promise"].startswith("a batch of any kind")]
     assert cases >= 5000
     assert all(row["tried"] >= 20 for row in areas["kills"]["rows"])
@@ -44,7 +44,7 @@ def test_every_fix_has_its_test(reliability: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("areas", ["batches,states,load", "models,files", "stores,kills"])
+@pytest.mark.parametrize("areas", ["batches,states,load", "models,files,live", "stores,kills"])
 def test_the_short_campaign(areas: str) -> None:
     line = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--short", "--only", areas]
     places = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
