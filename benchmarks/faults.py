@@ -22,6 +22,7 @@ import torch
 from common import arguments, write
 
 import fretta
+from fretta.experiment.provenance import provenance
 
 AREAS = ("batches", "models", "states", "files", "stores", "kills", "load", "live", "service")
 
@@ -30,7 +31,8 @@ def run(area: str, methods: list[str], seed: int, short: bool) -> dict[str, Any]
     """Rows and the time they took."""
     begin = time.perf_counter()
     tally = importlib.import_module(f"trials.{area}").trials(methods, seed, short)
-    return {"seed": seed, "seconds": time.perf_counter() - begin, "rows": tally.table()}
+    seconds, commit = time.perf_counter() - begin, provenance()["commit"]
+    return {"seed": seed, "seconds": seconds, "commit": commit, "rows": tally.table()}
 
 
 def main() -> None:

@@ -160,6 +160,7 @@ def fuzz(methods: list[str], cases: int, seed: int) -> Tally:
         todo = [(norm, number) for norm in NORMS for number in range(cases)]
         while todo:
             todo = todo[_in_child(tally, method, todo, seed) :]
+        print(f"batches: {method} is through", flush=True)
     return tally
 
 
