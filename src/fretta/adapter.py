@@ -66,7 +66,7 @@ class Adapter(nn.Module):
 
     The number of classes and the head are found on the first batch (or in `source`); until then
     `ready` is False. `train()` and `eval()` do not switch adaptation: evaluation scripts call
-    `eval()` by habit.
+    `eval()` by habit. A batch that fails or is interrupted changes nothing; threads take turns.
     """
 
     def __init__(
@@ -561,6 +561,10 @@ class Adapter(nn.Module):
         """
         if args or kwargs:
             return super().state_dict(*args, **kwargs)
+        with self._turn:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = {
             "format": STATE_FORMAT,
             "method": self.method.key,
@@ -580,7 +584,10 @@ class Adapter(nn.Module):
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> None:
         """Continue where the state was taken. On an error nothing has changed."""
-        state = state_dict
+        with self._turn:
+            self._load_checked(state_dict)
+
+    def _load_checked(self, state: Mapping[str, Any]) -> None:
         if state.get("format") != STATE_FORMAT or state.get("method") != self.method.key:
             raise StateError(
                 f"this is not a state of {self.method.key!r} in format {STATE_FORMAT}: it says"
