@@ -1,6 +1,6 @@
 """Does a step stay as fast and as small as it was? 10,000 steps of every method on a small network.
 
-    python benchmarks/soak.py [--steps 10000] [--methods tent,g-fret] [--out soak.json]
+    python benchmarks/soak.py [--steps 10000] [--methods tent,g-fret] [--guard rollback] [--out ...]
 
 Compared are the medians of a window of steps early on and of one late in the stream, taken in
 turns with a second adapter that is reset for it: the late adapter has seen everything, the fresh
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import fretta
 from fretta.method import Need
-from fretta.methods import find_method
+from fretta.methods import REGISTRY
 
 WINDOW = 200
 PAGE = 4096
@@ -43,16 +43,16 @@ def batch(generator: torch.Generator) -> Tensor:
     return torch.randn(32, 3, 16, 16, generator=generator)
 
 
-def new_adapter(method: str) -> fretta.Adapter:
-    wants = Need.SOURCE in find_method(method).needs
-    source = [torch.randn(32, 3, 16, 16)] if wants else None
-    settings = {"tea": {"sgld_steps": 2}, "memo": {"views": 2}}.get(method, {})
-    return fretta.adapt(network(), method, source=source, **settings)
+def new_adapter(method: str, guard: str | None = None) -> fretta.Adapter:
+    needed = Need.SOURCE in REGISTRY[method].needs
+    source = [torch.randn(32, 3, 16, 16)] if needed else None
+    settings = {"tea": {"sgld_steps": 2}, "memo": {"views": 2}, "cotta": {"views": 2}}
+    return fretta.adapt(network(), method, source=source, guard=guard, **settings.get(method, {}))
 
 
-def soak(method: str, steps: int) -> dict[str, object]:
+def soak(method: str, steps: int, guard: str | None = None) -> dict[str, object]:
     generator = torch.Generator().manual_seed(1)
-    old = new_adapter(method)
+    old = new_adapter(method, guard)
     for _ in range(50):
         old(batch(generator))
     early_memory = None
@@ -61,7 +61,7 @@ def soak(method: str, steps: int) -> dict[str, object]:
         if number == min(1000, steps // 2):
             early_memory = resident_bytes()
     late_memory = resident_bytes()
-    fresh = new_adapter(method)
+    fresh = new_adapter(method, guard)
     for _ in range(50):
         fresh(batch(generator))
     ratios = []
@@ -72,6 +72,7 @@ def soak(method: str, steps: int) -> dict[str, object]:
         ratios.append(spent[old] / spent[fresh])
     return {
         "method": method,
+        "guard": guard,
         "steps": steps,
         "late_over_early": round(statistics.median(ratios), 3),
         "memory_growth_mib": round((late_memory - (early_memory or late_memory)) / 2**20, 2),
@@ -80,14 +81,15 @@ def soak(method: str, steps: int) -> dict[str, object]:
 
 def main() -> None:
     methods = ",".join(fretta.list_methods())
-    options = arguments(__doc__, steps=10_000, methods=methods).parse_args()
+    options = arguments(__doc__, steps=10_000, methods=methods, guard="").parse_args()
     warnings.simplefilter("ignore", fretta.errors.FrettaWarning)
     torch.set_num_threads(1)
     results = []
     for method in options.methods.split(","):
         updates = 32 if method == "memo" else 1  # one for each image of a batch
-        results.append(soak(method, options.steps // updates))
-        print(json.dumps(results[-1]), flush=True)
+        for guard in options.guard.split(","):
+            results.append(soak(method, options.steps // updates, guard or None))
+            print(json.dumps(results[-1]), flush=True)
     write(options.out, {"methods": results})
 
 

@@ -17,7 +17,18 @@ from pathlib import Path
 from fretta.experiment.store import Store
 from fretta.experiment.tune import Rule
 
-from . import comparison, estimates, guards, others, pages, speed, streams, tables, tuning
+from . import (
+    comparison,
+    estimates,
+    guards,
+    others,
+    pages,
+    reliability,
+    speed,
+    streams,
+    tables,
+    tuning,
+)
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
@@ -33,6 +44,7 @@ PAGES = (
     "performance",
     "auto",
     "comparison",
+    "reliability",
 )
 FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
@@ -92,6 +104,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "precision": speed.precision_table,
     "comparison-speed": comparison.steps_table,
     "comparison-agreement": comparison.agreement_table,
+    "faults": reliability.faults_table,
+    "faults-fixed": reliability.fixed_list,
+    "faults-in-short": reliability.faults_text,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,
     "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ModelError, StateError
+from fretta.errors import InputError, ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
@@ -203,6 +204,7 @@ def test_states_that_do_not_belong_here_change_nothing() -> None:
 
     def broken(part: str, name: str, value: Any = None) -> dict[str, Any]:
         spoiled = copy.deepcopy(state)
+        del spoiled["digest"]
         if value is None:
             del spoiled[part][name]
         else:
@@ -211,11 +213,15 @@ def test_states_that_do_not_belong_here_change_nothing() -> None:
 
     elsewhere = fretta.adapt(build("vit-like"), "g-fret", lr=1e-2)
     elsewhere(X)
+    heavier = build("resnet-like")
+    heavier.conv1.weight.data[0, 0, 0, 0] += 1e-6  # a weight that is frozen
     for adapter, wrong, message in (
         (fretta.adapt(build("resnet-like"), "eta"), state, r"not a state of 'eta'.*'g-fret'"),
         (fretta.adapt(build("resnet-like"), "g-fret", lr=1.0), state, r"lr=0\.01 \(here 1\.0\)"),
         (fretta.adapt(build("vit-like"), "g-fret", lr=1e-2), state, "."),
-        (elsewhere, state, "another model"),
+        (elsewhere, state, "other weights"),
+        (fretta.adapt(heavier, "g-fret", lr=1e-2), state, "other weights"),
+        (a, {**state, "batches": 7}, "damaged"),
         (a, {}, "format"),
         (a, broken("adapted", "bn1.weight", torch.zeros(3)), r"'bn1\.weight' has shape"),
         (a, broken("running", "opt"), "opt"),
@@ -337,6 +343,82 @@ def test_shared_norm_parameters_learn_once() -> None:
     assert "layer1.0.bn2.weight" not in adapter.adapted
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.ao is deprecated
+def test_quantized_and_lazy_layers_are_refused() -> None:
+    model = build("resnet-like")
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert fretta.adapt(quantized, "bn")(X).shape == (6, 5)
+    for key in ("tent", "sar", "tea", "tipi"):
+        with pytest.raises(ModelError, match="not quantized"):
+            fretta.adapt(quantized, key)(X)
+    model.fc = nn.LazyLinear(5)
+    with pytest.raises(ModelError, match="lazy layers"):
+        fretta.adapt(model, "tent")
+
+
+@pytest.mark.parametrize("key", ["lame", "t3a", "bn"])
+def test_half_precision_without_gradients(key: str) -> None:
+    half, full = build("resnet-like").half(), build("resnet-like")
+    got, wanted = fretta.adapt(half, key)(X.half()), fretta.adapt(full, key)(X)
+    assert got.dtype == torch.float16
+    torch.testing.assert_close(got.softmax(1).float(), wanted.softmax(1), atol=0.05, rtol=0)
+
+
+def test_an_adapter_in_a_file_goes_on(tmp_path: Any) -> None:
+    a = fretta.adapt(build("resnet-like"), "tent", guard="rollback")
+    a(X)
+    torch.save(a, tmp_path / "adapter.pt")
+    b = torch.load(tmp_path / "adapter.pt", weights_only=False)
+    assert torch.equal(a(Y), b(Y))
+
+
+class Interrupting(nn.Module):
+    """Ctrl-C in the forward of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.calls = number, 0
+
+    def forward(self, logits: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == self.number:
+            raise KeyboardInterrupt
+        return logits
+
+
+@pytest.mark.parametrize("guard", [None, "warn", "rollback"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_an_interrupted_step_leaves_no_trace(guard: str | None, number: int) -> None:
+    """In the first batch and later, before the first update and between two."""
+    stop = Interrupting(number)
+    adapter = fretta.adapt(Wrapped(stop), "tent", steps=2, guard=guard, inplace=True)
+    twin = fretta.adapt(Wrapped(nn.Identity()), "tent", steps=2, guard=guard, inplace=True)
+    before = adapter.state_dict()
+    try:
+        for x in (X, Y):
+            before = adapter.state_dict()
+            adapter(x)
+            twin(x)
+    except KeyboardInterrupt:
+        assert same(adapter.state_dict(), before)
+    assert torch.equal(adapter(Y), twin(Y))
+
+
+def test_threads_take_turns() -> None:
+    a, b = (fretta.adapt(build("resnet-like"), "tent", lr=1e-2) for _ in range(2))
+    results: list[Tensor] = []
+    threads = [
+        threading.Thread(target=lambda: results.extend(a(X) for _ in range(4))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [b(X) for _ in range(8)]
+    assert sorted(map(str, results)) == sorted(map(str, expected))
+    assert same(a.state_dict(), b.state_dict())
+
+
 def test_norm_layers_that_are_not_used() -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:
@@ -350,17 +432,28 @@ def test_norm_layers_that_are_not_used() -> None:
         fretta.adapt(Unused(), "tent")(X)
 
 
-@pytest.mark.parametrize("key", ["tent", "g-fret", "s-fret", "sar", "tsd", "eta"])
+class Overflowing(Wrapped):
+    """NaN for images with a pixel over 88.7."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) + 0 * x.flatten(1).abs().amax(1, keepdim=True).exp()
+
+
+@pytest.mark.parametrize("key", ["source", "bn", "tent", "g-fret", "auto", "tsd", "cmf"])
+@pytest.mark.parametrize("first", [True, False])
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-def test_an_overflow_costs_one_update_not_the_adapter(key: str) -> None:
-    values = {"e_margin": 0.999} if key in ("sar", "eta") else {}
-    adapter = fretta.adapt(build("vit-like"), key, **values)
-    adapter(X)
+def test_an_overflow_costs_one_batch_not_the_adapter(key: str, first: bool) -> None:
+    """No NaN is returned as a prediction, and none stays in a moving average."""
+    adapter, twin = (fretta.adapt(Overflowing(None), key, head="net.fc") for _ in range(2))
+    if not first:
+        adapter(X), twin(X)
     huge = X.clone()
-    huge[0] *= 1e30
-    adapter(huge)
-    assert all(torch.isfinite(p).all() for p in adapter.model.parameters())
-    assert torch.isfinite(adapter(Y)).all()
+    huge[2] *= 1e5
+    for call in (adapter, adapter.predict, adapter.source_logits, adapter.features):
+        with pytest.raises(InputError, match=r"for 1 of 6 images.*position \[2\].*reach .*e\+05"):
+            call(huge)
+        assert same(adapter.state_dict(), twin.state_dict())
+    assert torch.equal(adapter(Y), twin(Y))
 
 
 def test_numpy_values_are_saved_as_plain_ones(tmp_path: Any) -> None:

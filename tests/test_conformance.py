@@ -165,6 +165,7 @@ def test_a_batch_that_is_filtered_out_changes_nothing(key: str) -> None:
     assert a.pass_rate == 0
     before["running"].pop("kept"), after["running"].pop("kept")  # the filter's own report
     assert (before.pop("batches"), after.pop("batches")) == (0, 2)
+    assert before.pop("digest") != after.pop("digest")
     assert same(after, before)
 
 

@@ -42,7 +42,7 @@ def bare(adapter: fretta.Adapter, *without: str) -> dict[str, Any]:
     """The state without what the guard itself remembers."""
     state = adapter.state_dict()
     state.pop("guard", None), state.pop("head")  # which looking at the features finds
-    state.pop("batches")  # a batch that was undone has been seen
+    state.pop("batches"), state.pop("digest")  # a batch that was undone has been seen
     for name in ("kept", *without):  # `kept` is the filter's report of the last batch
         state["running"].pop(name, None)
     return state

@@ -37,6 +37,9 @@ BAD = {
     "nan": (with_bad_pixel(torch.nan), r"2 of 6 images, at batch position \[2, 4\]"),
     "inf": (with_bad_pixel(torch.inf), r"2 of 6 images, at batch position \[2, 4\]"),
     "minus inf": (with_bad_pixel(-torch.inf), r"at batch position \[2, 4\]"),
+    "huge": (with_bad_pixel(1e30), r"large pixels \(over 1e\+06\) in 2 of 6 images"),
+    "sparse": (GOOD.to_sparse(), r"torch\.sparse_coo, torch\.float32; give a dense"),
+    "no pixels": (torch.empty(4, 3, 0, 0), r"shape \(4, 3, 0, 0\)"),
     "channels": (torch.randn(4, 1, 32, 32), r"1 channels .* first convolution expects 3"),
     "channels last axis": (torch.randn(4, 32, 32, 3), r"32 channels .* expects 3"),
     "integers": (torch.zeros(4, 3, 32, 32, dtype=torch.uint8), r"uint8.*x\.float\(\) / 255"),
@@ -72,9 +75,6 @@ def test_bad_batch(kind: str, key: str, when: str) -> None:
         adapter.predict(x)  # type: ignore[arg-type]
     assert same(adapter.state_dict(), before)
     assert torch.equal(adapter(GOOD), untouched(GOOD))
-    huge = GOOD.clone()
-    huge[0] = 3e38  # finite, though their sum is not
-    adapter.source_logits(huge)
 
 
 def test_batch_of_one_falls_back_and_says_so_once() -> None:
@@ -133,6 +133,15 @@ def test_no_warning_where_small_batches_do_no_harm() -> None:
     first(batches(16)[0])
     resumed.load_state_dict(first.state_dict())
     assert not small_batch_warnings(resumed, 5)
+
+
+def test_a_head_is_not_looked_for_in_a_batch_the_model_cannot_take() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "tent")
+    adapter(GOOD)  # needs no head
+    before = adapter.state_dict()
+    with pytest.raises(InputError, match="first convolution expects 3"):
+        adapter.features(GOOD[:, :1])
+    assert same(adapter.state_dict(), before)
 
 
 # ---- models ------------------------------------------------------------------------------------

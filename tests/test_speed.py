@@ -19,11 +19,13 @@ from fretta.errors import ConfigError, FrettaWarning
 from fretta.experiment.bench import bench, count, floor_step, peak_bytes
 from fretta.models import load
 from fretta.parts import compute, optim
+from fretta.state import copy_value, take_snapshot
 from nets import TIGHT, batches, build, grid, with_rounding_noise
 
 CPU = torch.device("cpu")
 # One wait to refuse bad pixels, one to learn whether the update was finite. Filters ask once more
-# on a CPU, where asking is free; the bank and the sign of features cost the rest.
+# on a CPU, where asking is free; the bank and the sign of features cost the rest. At the end of
+# every step one more, so that no NaN is returned.
 WAITS = {
     "source": 1,
     "bn": 1,
@@ -84,7 +86,7 @@ def test_passes_are_those_declared_and_no_weight_gradient_is_computed(key: str) 
     assert passes == fretta.methods.REGISTRY[key].passes
     convolutions = sum(isinstance(m, nn.Conv2d) for m in a.model.net.modules())
     assert seen.weight_gradients == (convolutions if key in EVERYTHING else 0)
-    assert seen.waits <= WAITS.get(key, 7)
+    assert seen.waits <= WAITS.get(key, 7) + 1
 
 
 def test_cotta_computes_no_view_it_throws_away() -> None:
@@ -113,13 +115,15 @@ def test_a_late_step_does_what_an_early_one_does(key: str) -> None:
 
 def test_fewer_operators_than_the_floor() -> None:
     """The optimizer is one kernel, not a loop over the tensors: a step of Tent does less than one
-    written by hand."""
+    written by hand, but for the copy of what it changes, in case the batch fails."""
     net = confident_net()
     a, by_hand = ready("tent", net), floor_step(net)
     by_hand(images())
     ours = count(a.model.net, lambda: a(images(1)))
     theirs = count(net, lambda: by_hand(images(1)))
-    assert sum(ours.operators.values()) < 0.6 * sum(theirs.operators.values())
+    copy = count(a.model.net, lambda: take_snapshot(a.model, a.method, copy_value))
+    work = sum(ours.operators.values()) - sum(copy.operators.values())
+    assert work < 0.6 * sum(theirs.operators.values())
     assert ours.operators["convolution_backward"] == theirs.operators["convolution_backward"]
 
 
@@ -163,12 +167,12 @@ def test_which_layout_is_chosen() -> None:
 
     plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     grouped = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4))
-    assert chosen(plain) is torch.channels_last
+    assert chosen(plain) == "channels_last"
     assert chosen(plain, free=False) is None
     assert chosen(grouped) is None
     assert chosen(nn.Linear(3, 4)) is None
     assert chosen(plain, "contiguous") is None
-    assert chosen(grouped, "channels_last") is torch.channels_last
+    assert chosen(grouped, "channels_last") == "channels_last"
     net = confident_net()
     fretta.adapt(net, "tent")(images())
     assert all(p.is_contiguous() for p in net.parameters())  # the user's model keeps its own

@@ -232,3 +232,19 @@ def test_without_batch_norms_auto_still_learns() -> None:
     assert any(
         not torch.equal(p, o) for p, o in zip(adapter.model.parameters(), origin, strict=True)
     )
+
+
+@pytest.mark.parametrize("statistics", [0.3, "moving", "adaptive"])
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_other_statistics_with_a_method_that_learns(statistics: str | float) -> None:
+    """A gradient flows past them, in the layers behind the first; under autocast they stay wide."""
+    plain, narrow = (
+        fretta.adapt(build("resnet-like"), "tent", statistics=statistics) for _ in "ab"
+    )
+    for x in batches(6, 20):
+        plain(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            narrow(x)
+    assert not torch.equal(plain.model.adapted["bn1.weight"], plain.model.origin["bn1.weight"])
+    kinds = {b.dtype for b in narrow.model.net.buffers() if b.is_floating_point()}
+    assert kinds == {torch.float32}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -24,11 +25,13 @@ from .prepare import (
     SmallBatchCheck,
     caution_probabilities,
     check_needs,
+    check_overflow,
     checked_batch,
+    predicts,
     source_batches,
     unwrapped,
 )
-from .state import restore_snapshot, take_snapshot
+from .state import copy_value, digest, restore_snapshot, take_snapshot
 
 STATE_FORMAT = 2
 
@@ -63,7 +66,7 @@ class Adapter(nn.Module):
 
     The number of classes and the head are found on the first batch (or in `source`); until then
     `ready` is False. `train()` and `eval()` do not switch adaptation: evaluation scripts call
-    `eval()` by habit.
+    `eval()` by habit. A batch that fails or is interrupted changes nothing; threads take turns.
     """
 
     def __init__(
@@ -87,7 +90,9 @@ class Adapter(nn.Module):
         self.compute = compute or Compute()
         self.head_input: Tensor | None = None  # what entered the head in the last forward
         self._batches = 0
+        self._weights: str | None = None  # digest of the parameters that were given
         self._check_size = SmallBatchCheck()
+        self._turn = threading.RLock()  # of the thread whose batch it is
         self._callbacks: list[Callable[[Health], Any]] = []
         self._supervisor: Supervisor | None = None
         self._health: Health | None = None
@@ -109,7 +114,7 @@ class Adapter(nn.Module):
         layout = choose_layout(net, compute.layout, free)
         net = net if inplace else private_copy(net, compute.share)
         if layout is not None:
-            net.to(memory_format=layout)  # type: ignore[call-overload]
+            net.to(memory_format=getattr(torch, layout))  # type: ignore[call-overload]
         model = Classifier(net, head, layout, compute.precision, compute.last_norms, compute.share)
         check_precision(compute.precision, model.device)
         return model
@@ -123,19 +128,27 @@ class Adapter(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Predict this batch and learn from it; detached (N, C) logits."""
         # Works under the caller's no_grad and inference_mode: learning needs gradients regardless.
-        with torch.inference_mode(False), torch.set_grad_enabled(self.method.gradient):
-            x = self._ready_batch(x)
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(self.method.gradient),
+            self._whole(x) as (x, before),
+        ):
+            self._begin_with(x)
             every = 1 if self.method.episodic is True else self.method.reset_every
             if every is not None and self._batches % every == 0:
                 self.start_over()
+                before = None
             if self._supervisor is None and (self.guard is not None or self._callbacks):
                 self._look_for_head(x)
                 self._supervise()
+            health, last = None, None
             if self._supervisor is None:
                 logits = self.learn(x).detach()
-                self._health, self._last = None, (logits, spread(x.detach()).clone())
+                last = (logits, spread(x).clone())
             else:
-                logits, self._health = self._supervisor.run(x)
+                logits, health = self._supervisor.run(x, before)
+            self._check_finite(logits, x)
+            self._health, self._last = health, last
             self._batches += 1
         for callback in self._callbacks:
             if self._health is not None:
@@ -182,15 +195,15 @@ class Adapter(nn.Module):
 
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
-        with torch.inference_mode(False), torch.no_grad():
-            return self._forward(self._ready_batch(x))
+        with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
+            self._begin_with(x)
+            return self._check_finite(self._forward(x), x)
 
     def source_logits(self, x: Tensor) -> Tensor:
         """Logits of the model as it was given, batch-norm statistics and all. No state changes."""
-        with torch.inference_mode(False):
-            x = checked_batch(x, self.model)
+        with torch.inference_mode(False), self._whole(x, learns=False) as (x, _):
             self._prepare(x)
-            return self.source_forward(x)
+            return self._check_finite(self.source_forward(x), x)
 
     @torch.no_grad()
     def source_forward(self, x: Tensor) -> Tensor:
@@ -206,22 +219,23 @@ class Adapter(nn.Module):
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
-        with torch.inference_mode(False), torch.no_grad():
-            x = checked_batch(x, self.model)
+        with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
             classes = self._prepare(x)
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
             with capturing(self.model.head_module) as box:
                 logits = self._forward(x)
-        return captured(box, self.model.head_name), logits
+            features = captured(box, self.model.head_name)
+            return features, self._check_finite(logits, x)
 
     def reset(self) -> None:
         """Back to the initial state: adapted tensors and all running state, the guard's too."""
-        self._health, self._last, self._batches = None, None, 0
-        if self.ready:
-            self.start_over()
-        if self._supervisor is not None:
-            self._supervisor.reset()
+        with self._turn:
+            self._health, self._last, self._batches = None, None, 0
+            if self.ready:
+                self.start_over()
+            if self._supervisor is not None:
+                self._supervisor.reset()
 
     def start_over(self) -> None:
         """Model and method in their initial state; what the guard knows stays."""
@@ -238,11 +252,50 @@ class Adapter(nn.Module):
             self._start(method)
         vars(method).update(lasting)
 
-    def _ready_batch(self, x: Tensor) -> Tensor:
+    @contextmanager
+    def _whole(
+        self, x: Tensor, learns: bool = True
+    ) -> Iterator[tuple[Tensor, dict[str, Any] | None]]:
+        """The checked batch and the state before it; one that fails or is interrupted leaves no
+        trace. One batch at a time: other threads wait."""
         x = checked_batch(x, self.model)
+        with self._turn:
+            model, guard = self.model, self._supervisor
+            first = (self.method, model.head_name, model.place)
+            before = None
+            if self.ready and learns:
+                before = take_snapshot(model, self.method, copy_value)
+            watched = guard.state_dict(keep=list) if guard and learns else None
+            was_ready, counted = self.ready, self._batches
+            try:
+                yield x, before
+            except BaseException:
+                if before is not None:
+                    restore_snapshot(model, self.method, before)
+                if guard is None:
+                    self._supervisor = None
+                elif watched is not None:
+                    guard.load_state_dict(watched)
+                if not was_ready:
+                    self._unprepare(*first)
+                _, model.head_name, model.place = first
+                self._batches = counted
+                raise
+
+    def _begin_with(self, x: Tensor) -> None:
         self._prepare(x)
         self._check_size(x, self.method, self.model)
-        return x
+
+    def _unprepare(self, method: Method, head: str | None, place: Any) -> None:
+        """As before the first batch."""
+        self.method, self.classes = method, None
+        self.model.forget(head, place)
+
+    def _check_finite(self, logits: Tensor, x: Tensor) -> Tensor:
+        """NaN is returned only where weights diverged: the source model does predict the batch."""
+        if not bool(predicts(logits).all()):
+            check_overflow(self.source_forward(x), x)
+        return logits
 
     def _forward(self, x: Tensor) -> Tensor:
         return self.source_forward(x) if self.safe else self._adapted(x)
@@ -487,11 +540,19 @@ class Adapter(nn.Module):
             state = self.state_dict() if self.ready else None
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
             self.model.apply_to_initial(fn)
+            self._weights = None
             if state is not None:
                 self._supervisor = None
                 self._start(self.method)
                 self._load(state)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._turn = threading.RLock()
 
     # ---- state -------------------------------------------------------------------------------
 
@@ -499,11 +560,17 @@ class Adapter(nn.Module):
         """Adapted tensors and all running state, as tensors and plain values.
 
         `torch.save` it and `torch.load(..., weights_only=True)` it. The frozen weights are not in
-        it: load it into an adapter of the same model and method. With arguments, as a module that
-        contains the adapter gives them, it is the state_dict of the network.
+        it: load it into an adapter of the same model and method. `model` is a digest of the
+        weights it belongs to, `digest` one of the state itself; without them nothing is compared.
+        With arguments, as a module that contains the adapter gives them, it is the state_dict of
+        the network.
         """
         if args or kwargs:
             return super().state_dict(*args, **kwargs)
+        with self._turn:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = {
             "format": STATE_FORMAT,
             "method": self.method.key,
@@ -514,38 +581,58 @@ class Adapter(nn.Module):
             "place": self.model.place,
         }
         if self.ready:
-            state |= take_snapshot(self.model, self.method)
+            state |= {"model": self._model_digest(), **take_snapshot(self.model, self.method)}
         if self._supervisor is not None:
             state["guard"] = self._supervisor.state_dict()
-        return state
+        return {**state, "digest": digest(state)}
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> None:
         """Continue where the state was taken. On an error nothing has changed."""
-        state = state_dict
+        with self._turn:
+            self._load_checked(state_dict)
+
+    def _load_checked(self, state: Mapping[str, Any]) -> None:
         if state.get("format") != STATE_FORMAT or state.get("method") != self.method.key:
             raise StateError(
                 f"this is not a state of {self.method.key!r} in format {STATE_FORMAT}: it says"
                 f" method {state.get('method')!r}, format {state.get('format')!r}"
             )
+        content = {name: value for name, value in state.items() if name != "digest"}
+        if state.get("digest") not in (None, digest(content)):
+            raise StateError("the state is damaged: it is not what was saved")
         if state["classes"] is None:
             self.reset()
             return
+        if state.get("model") not in (None, self._model_digest()):
+            raise StateError("the state belongs to a model with other weights")
         self._check_settings(state)
         before = self.state_dict() if self.ready else None
-        method, head = self.method, self.model.head_name
+        method, head, place = self.method, self.model.head_name, self.model.place
         try:
             self._load(state)
-        except (FrettaError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        except (
+            FrettaError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             if before is not None:
                 self._load(before)
             else:
-                self.method, self.classes, self.model.head_name = method, None, head
-                self.model.freeze()
+                self._unprepare(method, head, place)
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state does not fit this adapter: {error}") from error
+
+    def _model_digest(self) -> str:
+        if self._weights is None:
+            self._weights = digest(self.model.first_parameters())
+        return self._weights
 
     def _load(self, state: Mapping[str, Any]) -> None:
         with torch.inference_mode(False):

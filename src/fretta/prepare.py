@@ -18,6 +18,9 @@ from .parts.norm import affine_names, has_statistics, norm_layers
 # quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
 SMALL_BATCH = 16
 NOISY_SHARE = 0.5
+# Preprocessed images lie within tens of 0, raw ones of 16 bits within 65535. Squares and sums of
+# more overflow in float32, and moving statistics would keep an outlier for good.
+LARGEST = 1e6
 
 
 def checked_batch(x: Any, model: Classifier) -> Tensor:
@@ -26,12 +29,14 @@ def checked_batch(x: Any, model: Classifier) -> Tensor:
         raise InputError(
             f"the batch is a {type(x).__name__}; give a floating-point (N, C, H, W) tensor"
         )
+    if x.layout is not torch.strided or x.is_quantized:
+        raise InputError(f"the batch is {x.layout}, {x.dtype}; give a dense floating-point tensor")
     if not x.is_floating_point():
         raise InputError(
             f"the batch has dtype {x.dtype}; models take floating-point images, preprocessed as in"
             " training: x.float() / 255, then (x - mean) / std"
         )
-    if x.dim() < 2 or len(x) == 0:
+    if x.dim() < 2 or x.numel() == 0:
         raise InputError(
             f"the batch has shape {tuple(x.shape)}; give at least one image: (N, C, H, W)"
         )
@@ -42,16 +47,33 @@ def checked_batch(x: Any, model: Classifier) -> Tensor:
         )
     if like is not None and x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
         raise InputError(f"the batch is {x.dtype}, the model {like.dtype}; use x.to({like.dtype})")
-    # One sum finds out whether anything is wrong; only then look where.
-    if not torch.isfinite(x.detach().sum()):
-        bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
-        if bad:
-            raise InputError(
-                f"NaN or infinite pixels in {len(bad)} of {len(x)} images, at batch position"
-                f" {bad[:10]}; drop them. The adapter has not changed"
-            )
+    low, high = torch.aminmax(x.detach())  # one pass finds out; only then look where
+    if not bool((low >= -LARGEST) & (high <= LARGEST)):
+        bad = ~(x.detach().abs() <= LARGEST).flatten(1).all(1)
+        raise InputError(
+            f"NaN, infinite or absurdly large pixels (over {LARGEST:.0e}) in {int(bad.sum())} of"
+            f" {len(x)} images, at batch position {bad.nonzero().flatten().tolist()[:10]}; drop"
+            " them, or preprocess as in training. The adapter has not changed"
+        )
     # autograd cannot keep tensors made under inference_mode, nor may it enter the caller's graph
     return laid_out(x.clone() if x.is_inference() else x.detach(), model.layout)
+
+
+def predicts(logits: Tensor) -> Tensor:
+    """(N,) whether a row is a prediction; -inf, of a class that cannot be, may be part of one."""
+    return torch.isfinite(logits.logsumexp(1))
+
+
+def check_overflow(source: Tensor, x: Tensor) -> None:
+    """What even the source model overflows on is no image: the batch is at fault."""
+    bad = (~predicts(source)).nonzero().flatten().tolist()
+    if bad:
+        raise InputError(
+            f"the source model's logits are NaN or infinite for {len(bad)} of {len(x)} images, at"
+            f" batch position {bad[:10]}: it overflows. The pixels reach"
+            f" {float(x.abs().max()):.3g}; drop these images, or preprocess as in training. The"
+            " adapter has not changed"
+        )
 
 
 def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]:
@@ -102,6 +124,11 @@ def unwrapped(model: Any) -> nn.Module:
         raise ModelError(f"model is a {type(model).__name__}; give a torch.nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
         raise ModelError("a scripted module cannot be adapted: give the module it was made from")
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise ModelError(
+            "the model has lazy layers that never saw an input, so there is nothing to adapt; call"
+            " it with a batch first, or load its weights"
+        )
     net: nn.Module = getattr(model, "_orig_mod", model)
     return net.module if isinstance(net, nn.DataParallel) else net
 

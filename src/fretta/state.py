@@ -8,6 +8,7 @@ does the same in memory, but large stores (support bank, replay buffer) copy the
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from torch import Tensor
 from .errors import StateError
 from .method import Method
 from .parts.classifier import Classifier, copy_tensors, put_back
+
+LARGE = 2**18  # numbers in a tensor
+WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def capture(value: Any) -> Any:
@@ -66,6 +70,37 @@ def revive(current: Any, saved: Any, device: torch.device) -> Any:
         old = current if isinstance(current, list) and len(current) == len(saved) else None
         return [revive(old and old[i], item, device) for i, item in enumerate(saved)]
     return saved
+
+
+def digest(value: Any) -> str:
+    """Of tensors and plain values in any nesting: one bit changed, another digest."""
+    mark = hashlib.blake2b(digest_size=16)
+    _feed(mark.update, value)
+    return mark.hexdigest()
+
+
+def _feed(update: Callable[[bytes], object], value: Any) -> None:
+    if isinstance(value, Tensor):
+        update(f"{value.dtype}{tuple(value.shape)}".encode())
+        update(_bits(value.detach()))
+    elif isinstance(value, Mapping):
+        update(f"{{{len(value)}".encode())
+        for key in sorted(value, key=str):
+            update(f"{key}:".encode())
+            _feed(update, value[key])
+    elif isinstance(value, list | tuple):
+        update(f"[{len(value)}".encode())
+        for item in value:
+            _feed(update, item)
+    else:
+        update(f"{type(value).__name__} {value!r};".encode())
+
+
+def _bits(tensor: Tensor) -> bytes:
+    """All of a small tensor; of a large one the sum of its words, which is exact in any order."""
+    if tensor.numel() <= LARGE or tensor.element_size() not in WORDS or tensor.is_complex():
+        return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return str(int(tensor.view(WORDS[tensor.element_size()]).sum())).encode()
 
 
 def take_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -87,7 +88,13 @@ def test_the_summary_on_screens(options: Make, tmp_path: Path) -> None:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
-    adapt_images(options(hyperparameters={"lr": 30.0}))
+    hostile = (
+        "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
+    )
+    (tmp_path / "labels.json").write_text(json.dumps([hostile, f'">{hostile}', "c", "d"]))
+    (tmp_path / "images" / "broken <img src=x onerror=alert(1)>.png").write_text("no picture")
+    changes = {"labels": tmp_path / "labels.json", "skip_unreadable": True}
+    adapt_images(options(hyperparameters={"lr": 30.0}, **changes))
     chrome = webdriver.ChromeOptions()
     chrome.binary_location = str(CHROME)
     for argument in (
@@ -110,6 +117,9 @@ def test_the_summary_on_screens(options: Make, tmp_path: Path) -> None:
             color = "return getComputedStyle(document.body).backgroundColor"
             grounds.append(driver.execute_script(color))
         assert grounds[0] != grounds[1]
+        assert driver.title != "run"
+        assert hostile in driver.execute_script("return document.body.innerText")  # shown, not run
+        assert driver.find_elements("css selector", "script, img, iframe") == []
         assert driver.get_log("browser") == []  # nothing was blocked, nothing is missing
     finally:
         driver.quit()

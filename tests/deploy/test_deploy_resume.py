@@ -148,6 +148,7 @@ def test_one_run_at_a_time(options: Make) -> None:
     ("name", "damage", "message"),
     [
         ("checkpoint.pt", b"junk", r"checkpoint.* cannot be read"),
+        ("checkpoint.pt", b"", r"checkpoint.* cannot be read \(EOFError\)"),
         ("predictions.csv", b"path\n", "was changed or cut"),
         ("settings.json", b"{", r"settings.json.* cannot be read"),
     ],
@@ -156,6 +157,18 @@ def test_a_damaged_file_is_named(options: Make, name: str, damage: bytes, messag
     stop_after(2, options())
     (options().out / name).write_bytes(damage)
     with pytest.raises(StoreError, match=message):
+        adapt_images(options(), resume=True)
+
+
+@pytest.mark.parametrize("name", ["predictions.csv", "health.jsonl"])
+def test_an_edited_number_is_noticed(options: Make, name: str) -> None:
+    """As many bytes as before, one of them another."""
+    stop_after(2, options())
+    file = options().out / name
+    content = file.read_bytes()
+    place = content.index(b"0.")
+    file.write_bytes(content[:place] + b"1" + content[place + 1 :])
+    with pytest.raises(StoreError, match="was changed or cut"):
         adapt_images(options(), resume=True)
 
 

@@ -69,14 +69,15 @@ def test_names_of_every_kind_in_the_table(options: Make, tmp_path: Path) -> None
     assert [path_cell(n) for n in ("=x", "-x", "a=b", "/x")] == ["./=x", "./-x", "a=b", "/x"]
     shown = [label_cell(n) for n in ("=1+1", "@x", "+", "-1", "+2.5", "cat", "a-b")]
     assert shown == ["'=1+1", "'@x", "'+", "-1", "+2.5", "cat", "a-b"]
-    names = ["=cmd|x.png", "größe 猫.png", "line\nbreak.png", 'quo"te,.png', "\udcff.png"]
+    names = ["=cmd|x.png", "größe 猫.png", "line\nbreak.png", 'quo"te,.png', "a\rb.png"]
+    names += ["\udcff.png"]
     folder = tmp_path / "odd"
     save_images(folder, 1)
     for name in names:
         os.link(folder / "000.png", folder / name)
     adapt_images(options(data=str(folder)))
     paths = {row["path"] for row in table(tmp_path / "out")}  # valid UTF-8, or this would fail
-    assert paths == {"000.png", "./=cmd|x.png", *names[1:4], "\\udcff.png"}
+    assert paths == {"000.png", "./=cmd|x.png", *names[1:5], "\\udcff.png"}
 
 
 HOSTILE = ["../../etc/passwd", "<script>alert(1)</script>", 'a,"b"\nc', "=HYPERLINK(1)"]

@@ -235,3 +235,7 @@ def test_a_packed_store_says_the_same(job: Job, tmp_path: Path) -> None:
     damaged: list[str] = []
     assert list(Store(tmp_path).records(damaged)) == before[1:]
     assert len(damaged) == 1
+    for cut in ('{"key": ', "[1]", "\0\0\0\0"):
+        path.write_text(f"{before[1].to_bytes().decode()}\n{cut}\n")
+        with pytest.raises(StoreError, match=r"line 2 of .*records\.jsonl.*is damaged"):
+            list(Store(tmp_path).records([]))

@@ -49,7 +49,7 @@ def list_datasets() -> list[str]:
 def check_name(name: str) -> str:
     """A data set name in the spelling of the registry: CIFAR-10-C is cifar10c."""
     spelled = {key.replace("-", ""): key for key in OPENERS}
-    key = spelled.get(name.casefold().replace("-", "").replace("_", ""))
+    key = spelled.get(str(name).casefold().replace("-", "").replace("_", ""))
     if key is None:
         raise ConfigError(f"unknown data set {name!r}; known: {', '.join(OPENERS)}")
     return key

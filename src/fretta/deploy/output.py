@@ -7,6 +7,7 @@ the disk is full, the file is cut back to its last complete row before the error
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -135,15 +136,22 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 class AppendedFile:
-    """Complete chunks at the end of a file; `size` is where the last one ended."""
+    """Complete chunks at the end of a file; `size` is where the last one ended.
 
-    def __init__(self, path: Path, size: int = 0) -> None:
+    size, digest   of what a checkpoint says is there
+    """
+
+    def __init__(self, path: Path, size: int = 0, digest: str | None = None) -> None:
         self.path, self.size = path, size
         there = path.stat().st_size if path.exists() else 0
-        if there < size:
+        self._mark = hashlib.sha256()
+        if there >= size > 0:
+            with path.open("rb") as file:
+                self._mark.update(file.read(size))
+        if there < size or digest not in (None, self.digest):
             raise StoreError(
-                f"{path} has {there} bytes where the checkpoint needs {size}: it was changed or cut"
-                " since; start again with --force"
+                f"{path} has {there} bytes where the checkpoint needs {size}, or others than it"
+                " had: it was changed or cut since; start again with --force"
             )
         with disk_errors(path):
             self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -159,6 +167,11 @@ class AppendedFile:
                 os.ftruncate(self._number, self.size)
                 raise
         self.size += len(content)
+        self._mark.update(content)
+
+    @property
+    def digest(self) -> str:
+        return self._mark.hexdigest()
 
     def sync(self) -> None:
         with disk_errors(self.path):
@@ -192,8 +205,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return json.loads(state.pop("values")), state
     except (*_BROKEN, UnpicklingError) as error:
         raise StoreError(
-            f"the checkpoint {str(path)!r} cannot be read ({str(error).splitlines()[0]}); start"
-            " again with --force"
+            f"the checkpoint {str(path)!r} cannot be read"
+            f" ({(str(error) or type(error).__name__).splitlines()[0]}); start again with --force"
         ) from error
 
 
@@ -202,9 +215,12 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
 
 def csv_rows(rows: Sequence[Sequence[str]]) -> bytes:
     """Valid UTF-8 whatever bytes a file name holds."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    lines = []
+    for row in rows:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\r\n").writerow(row)  # quotes what holds a part of that
+        lines.append(text.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines).encode("utf-8", "backslashreplace")
 
 
 def path_cell(name: str) -> str:

@@ -94,7 +94,7 @@ class Run:
         known = measure_source(setup.case, self.options.batch_size) if setup.prior is None else None
         self.estimator = Estimator(prior=setup.prior, source=known)
         self.counts = Counts.empty(len(setup.case.labels.names))
-        sizes = {PREDICTIONS: 0, HEALTH: 0}
+        sizes, digests = {PREDICTIONS: 0, HEALTH: 0}, {}
         if previous is None:
             output.clear(self.out)
         else:
@@ -102,12 +102,15 @@ class Run:
             if (saved := output.read_checkpoint(self.out / CHECKPOINT)) is not None:
                 values, state = saved
                 self.counts, sizes = Counts(**values["counts"]), values["sizes"]
+                digests = values.get("digests", {})
                 self.adapter.load_state_dict(state["adapter"])
                 self.estimator.load_state_dict(state["estimator"])
         self.resumed_at = self.counts.batches
         self._write_settings(None)
-        self.predictions = AppendedFile(self.out / PREDICTIONS, sizes[PREDICTIONS])
-        self.health = AppendedFile(self.out / HEALTH, sizes[HEALTH])
+        self.predictions, self.health = (
+            AppendedFile(self.out / name, sizes[name], digests.get(name))
+            for name in (PREDICTIONS, HEALTH)
+        )
         if not self.predictions.size:
             self.predictions.append(output.csv_rows([output.COLUMNS]))
         self.saved_at, self.pause = time.monotonic(), self.options.checkpoint_seconds
@@ -194,8 +197,12 @@ class Run:
         begin = time.monotonic()
         self.predictions.sync()
         self.health.sync()
-        sizes = {PREDICTIONS: self.predictions.size, HEALTH: self.health.size}
-        values = {"counts": vars(self.counts), "sizes": sizes}
+        files = {PREDICTIONS: self.predictions, HEALTH: self.health}
+        values = {
+            "counts": vars(self.counts),
+            "sizes": {name: file.size for name, file in files.items()},
+            "digests": {name: file.digest for name, file in files.items()},
+        }
         state = {
             "adapter": self.adapter.state_dict(),
             "estimator": self.estimator.state_dict(),

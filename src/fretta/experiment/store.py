@@ -41,6 +41,22 @@ def _lines(path: Path) -> list[bytes]:
         raise StoreError(f"{str(path)!r} cannot be read: {error}") from error
 
 
+def _entries(path: Path, *keys: str) -> list[tuple[bytes, dict[str, Any]]]:
+    """The lines of a packed file, and what they say."""
+    found = []
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            entry = json.loads(line)
+            _ = [entry[key] for key in keys]
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise StoreError(
+                f"line {number} of {str(path)!r} is damaged ({error}); delete it, and its run will"
+                " be repeated"
+            ) from error
+        found.append((line, entry))
+    return found
+
+
 class _Folder:
     """A folder on this machine."""
 
@@ -58,11 +74,11 @@ class _Folder:
     def _packed(self, folder: str) -> dict[str, bytes]:
         """{key: content} of what is packed, read once."""
         if folder == "records" and folder not in self.packs:
-            lines = _lines(self.root / RECORDS)
-            self.packs[folder] = {json.loads(line)["key"]: line for line in lines}
+            found = _entries(self.root / RECORDS, "key")
+            self.packs[folder] = {entry["key"]: line for line, entry in found}
         elif folder == "details" and folder not in self.packs:
-            found = map(json.loads, _lines(self.root / DETAILS))
-            self.packs[folder] = {d["key"]: json.dumps(d["details"]).encode() for d in found}
+            found = _entries(self.root / DETAILS, "key", "details")
+            self.packs[folder] = {d["key"]: json.dumps(d["details"]).encode() for _, d in found}
         return self.packs.get(folder, {})
 
     def write(self, name: str, content: bytes) -> None:

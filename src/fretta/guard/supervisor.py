@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -68,12 +68,14 @@ class Supervisor:
 
     # ---- one batch ---------------------------------------------------------------------------
 
-    def run(self, x: Tensor) -> tuple[Tensor, Health]:
-        """Logits to return, and the record."""
+    def run(self, x: Tensor, before: dict[str, Any] | None = None) -> tuple[Tensor, Health]:
+        """Logits to return, and the record. `before`: a snapshot of now, if there is one."""
         if self.until is not None and self.batch >= self.until:
             self.mode, self.until = Mode.LEARNED, None
-        run = self._source_batch if self.mode is Mode.SOURCE else self._adapted_batch
-        logits, health, harm = run(x)
+        if self.mode is Mode.SOURCE:
+            logits, health, harm = self._source_batch(x)
+        else:
+            logits, health, harm = self._adapted_batch(x, before)
         self.batch += 1
         health = replace(
             health,
@@ -84,18 +86,17 @@ class Supervisor:
             health = replace(health, action=self.guard.policy, reason=harm.reason)
         return logits, health
 
-    def _adapted_batch(self, x: Tensor) -> tuple[Tensor, Health, Harm | None]:
+    def _adapted_batch(
+        self, x: Tensor, snapshot: dict[str, Any] | None
+    ) -> tuple[Tensor, Health, Harm | None]:
         learner, examiner = self.learner, self.examiner
         learning = self.mode is Mode.LEARNED
         before = flat(learner.model.parameters())
-        snapshot = None
-        if learning and self.acts:
+        if not (learning and self.acts):
+            snapshot = None
+        elif snapshot is None:
             snapshot = take_snapshot(learner.model, learner.method, copy_value)
-        try:
-            logits = learner.learn(x) if learning else learner.watch(x)
-        except BaseException:  # a batch that fails, or is interrupted, leaves no trace
-            self._restore(snapshot)
-            raise
+        logits = learner.learn(x) if learning else learner.watch(x)
         health, mean = self._measure(logits, before)
         beside = References(learner, x)
         if self.measures_only:
@@ -239,13 +240,14 @@ class Supervisor:
 
     PLAIN = ("batch", "until", "strikes", "calm", "proof", "missing")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, keep: Callable[[Any], Any] = capture) -> dict[str, Any]:
+        """`keep=list`: for memory, where snapshots need no copy."""
         return {
             **{name: getattr(self, name) for name in self.PLAIN},
             "mode": self.mode.value,
             "warned": sorted(self.warned),
             "examiner": self.examiner.state_dict(),
-            "ring": capture(self.ring),
+            "ring": keep(self.ring),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

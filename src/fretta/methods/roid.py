@@ -78,12 +78,14 @@ class ROID(Augmented):
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         logits = model(x)
         weight, kept = self._weights(logits.detach())
+        self.kept = kept
         rows = kept.nonzero().flatten()
+        if len(rows) == 0:  # no weight is a number: the model overflowed
+            return logits
         loss = soft_likelihood_ratio(logits[rows])
         if self.consistency:  # of the kept images, a batch of their own
             other = model(self.augmented(model, x[rows]))
             loss = loss + symmetric_cross_entropy(other, logits[rows])
-        self.kept = kept
         descend(self.opt, (weight[rows] * loss).sum() / (self.reference_batch or len(x)))
         self.pull_back(model)
         return logits

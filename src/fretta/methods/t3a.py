@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from ..method import Method, Need
 from ..parts.classifier import Classifier
+from ..parts.losses import wide
 from ..parts.supports import add_batch, bank_of_head
 
 
@@ -43,7 +44,7 @@ class T3A(Method):
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         z, logits = model.features(x)
-        add_batch(self.bank, F.normalize(z), logits)
+        add_batch(self.bank, F.normalize(wide(z)).to(z), logits)
         return self._scores(z)
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
@@ -52,4 +53,4 @@ class T3A(Method):
 
     def _scores(self, z: Tensor) -> Tensor:
         """A class without any support has the prototype 0, and the score 0."""
-        return z @ F.normalize(self.bank.sums()).T.to(z.dtype)
+        return z @ F.normalize(wide(self.bank.sums())).T.to(z.dtype)

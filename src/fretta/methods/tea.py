@@ -13,6 +13,7 @@ from torch import Tensor
 from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import energy
+from ..parts.optim import gradients_by
 from ..parts.random import seeded
 from ..parts.replay import ReplayBuffer
 
@@ -75,7 +76,7 @@ class TEA(GradientMethod):
         rows, fake = self.buffer.draw(x, self.generator)
         for _ in range(self.sgld_steps):
             fake.requires_grad_()
-            (gradient,) = torch.autograd.grad(energy(model(fake)).sum(), fake)
+            (gradient,) = gradients_by([fake], energy(model(fake)).sum())
             noise = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
             noise.normal_(generator=self.generator)  # in the same order for any memory layout
             fake = fake.detach() - self.sgld_lr * gradient + self.sgld_std * noise

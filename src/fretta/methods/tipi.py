@@ -17,6 +17,7 @@ from ..method import GradientMethod
 from ..models.preprocessing import input_std
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy, kl_divergence
+from ..parts.optim import gradients_by
 from ..parts.random import seeded
 
 
@@ -87,7 +88,7 @@ class TIPI(GradientMethod):
             start.uniform_(-1, 1, generator=self.generator).mul_(size)
         delta = start.requires_grad_()
         divergence = kl_divergence(model(x + delta), logits).sum()
-        (gradient,) = torch.autograd.grad(divergence, delta)
+        (gradient,) = gradients_by([delta], divergence)
         moved = delta.detach() + size * gradient.sign()
         return torch.minimum(torch.maximum(moved, -size), size)
 

@@ -94,7 +94,7 @@ def read_card(path: str | os.PathLike[str]) -> Card:
             f"no card at {str(file)!r}; `fretta train` writes one beside the weights, and "
             "fretta.models.write_card makes one for weights from elsewhere"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"the card {str(file)!r} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise WeightsError(f"the card {str(file)!r} holds a {type(content).__name__}, not a table")
@@ -117,7 +117,7 @@ def find_card(path: str | os.PathLike[str]) -> Card | None:
         return None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or not str(content.get("format")).startswith("fretta-card/"):
         return None

@@ -123,10 +123,11 @@ def _checked(names: Iterable[str], file: Path) -> list[str]:
     found = list(names)
     while found and not found[-1].strip():
         found.pop()
-    if not found or not all(name.strip() for name in found):
+    blank = [number for number, name in enumerate(found, 1) if not name.strip()]
+    if not found or blank:
         raise ConfigError(
-            f"{str(file)!r}: line {found.index('') + 1 if found else 1} has no name; one name per"
-            " class is expected"
+            f"{str(file)!r}: line {blank[0] if blank else 1} has no name; one name per class is"
+            " expected"
         )
     return found
 

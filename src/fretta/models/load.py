@@ -226,14 +226,21 @@ def _hugging_face(folder: str, num_classes: int | None, pretrained: bool) -> nn.
     if not (Path(folder) / "config.json").is_file():
         raise ConfigError(f"hf:{folder} needs a local folder with config.json; none found there")
     check_shards(Path(folder))
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+    local = {"local_files_only": True, "trust_remote_code": False}  # else it asks on the terminal
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, **local)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
+        raise ConfigError(
+            f"the config.json of hf:{folder} cannot be used (code that comes with a model is never"
+            f" run): {error}"
+        ) from error
     if num_classes is not None:
         config.num_labels = num_classes
     auto = transformers.AutoModelForImageClassification
     if any(Path(folder).glob("*.safetensors")):
         try:
             model: nn.Module = auto.from_pretrained(
-                folder, config=config, local_files_only=True, use_safetensors=True
+                folder, config=config, use_safetensors=True, **local
             )
         except RuntimeError as error:
             head = "" if num_classes is None else f" with num_classes={num_classes}"
@@ -253,7 +260,9 @@ def check_shards(folder: Path) -> None:
         try:
             files = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
             strange = [f for f in files if not isinstance(f, str) or os.path.basename(f) != f]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+        ) as error:
             raise WeightsError(f"{str(index)!r} is not an index of weights: {error}") from error
         if strange:
             raise WeightsError(

@@ -305,7 +305,7 @@ def _hugging_face(folder: Path) -> dict[str, Any]:
             "fit": "squash" if crop is None else "crop",
             "crop_ratio": min(1.0, size / short) if crop and size and short else None,
         }
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
 
 

@@ -51,7 +51,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             f" made. torch says: {str(error).splitlines()[0]}"
         ) from error
     except (
-        *(RuntimeError, EOFError, zipfile.BadZipFile, ValueError),
+        *(RuntimeError, EOFError, zipfile.BadZipFile, ValueError, OSError),
         *(struct.error, LookupError, TypeError, AttributeError),  # any bytes called .pt
     ) as error:
         raise WeightsError(f"{str(file)!r} cannot be read as a torch file: {error}") from error

@@ -47,7 +47,7 @@ class Classifier:
         self,
         net: nn.Module,
         head: str | None = None,
-        layout: torch.memory_format | None = None,
+        layout: str | None = None,
         precision: str | None = None,
         last_norms: int | None = None,
         shared: bool = False,
@@ -137,18 +137,22 @@ class Classifier:
         return self._run(x.clone() if self._writes_input else x)
 
     def _run(self, x: Tensor) -> Tensor:
-        try:
-            with autocasting(self.precision, x.device):
-                instead = dict(self._instead)
-                output = functional_call(self.net, instead, x) if instead else self.net(x)
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, ValueError, AssertionError) as error:
-            raise InputError(self._explain(x, error)) from error
+        with self._explaining(x), autocasting(self.precision, x.device):
+            instead = dict(self._instead)
+            output = functional_call(self.net, instead, x) if instead else self.net(x)
         if self.place is None:
             self.place = find_logits(output, len(x), self._outputs_of_head())
         logits = logits_of(output, len(x), self.place)
         return logits if self.precision is None else logits.float()  # losses are in float32
+
+    @contextmanager
+    def _explaining(self, x: Tensor) -> Iterator[None]:
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, ValueError, AssertionError) as error:
+            raise InputError(self._explain(x, error)) from error
 
     def _explain(self, x: Tensor, error: Exception) -> str:
         message = f"the model cannot process a batch of shape {tuple(x.shape)}"
@@ -203,7 +207,8 @@ class Classifier:
     def locate_head(self, x: Tensor, classes: int) -> None:
         """Find the head unless it was named, and check that features enter it."""
         with torch.no_grad():
-            name = self.head_name or find_head(self.net, x.clone(), self.place)
+            with self._explaining(x):
+                name = self.head_name or find_head(self.net, x.clone(), self.place)
             with capturing(self._submodule(name)) as box:
                 self(x)
         features = None if box.features is None else flat_features(box.features)
@@ -217,6 +222,14 @@ class Classifier:
         self.net.eval()
         self.net.requires_grad_(False)
         self.adapted = {}
+
+    def forget(self, head: str | None, place: Any) -> None:
+        """As before the first batch, but for the name of the head and the place of the logits."""
+        if self.origin.keys() == self.adapted.keys():  # else nothing has been remembered yet
+            self.restore()
+        self.freeze()
+        self.head_name, self.place = head, place
+        self.origin, self.origin_buffers, self.statistics, self.share = {}, {}, None, None
 
     def thaw(self, names: Iterable[str]) -> None:
         """Let these parameters, by qualified name, learn."""
@@ -307,6 +320,10 @@ class Classifier:
         """These as given, the others as in the initial state."""
         buffers = dict(self.net.named_buffers())
         put_back({n: buffers[n] for n in self.origin_buffers}, {**self.origin_buffers, **moved})
+
+    def first_parameters(self) -> dict[str, Tensor]:
+        """All parameters of the model as it was given, by name."""
+        return {name: self.origin.get(name, p) for name, p in self.net.named_parameters()}
 
     @contextmanager
     def as_source(self) -> Iterator[None]:

@@ -70,8 +70,9 @@ def find_device(name: str | None = None) -> torch.device:
     return device
 
 
-def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_format | None:
-    """The memory format of convolutions and images; None leaves both as they come.
+def choose_layout(net: nn.Module, wanted: str, free: bool) -> str | None:
+    """The name of torch's memory format of convolutions and images (a format itself cannot be
+    saved by `torch.save`); None leaves both as they come.
 
     `auto` is a rule and not a measurement, so that a stream can be resumed bit for bit anywhere:
     on CPUs channels-last steps took 0.76-0.96 of the time of contiguous ones for every
@@ -79,18 +80,20 @@ def choose_layout(net: nn.Module, wanted: str, free: bool) -> torch.memory_forma
     slow or crashes there). So is whatever the caller does not leave `free`.
     """
     if wanted == "channels_last":
-        return torch.channels_last
+        return wanted
     if wanted == "contiguous" or not free:
         return None
     kinds = [type(m) for m in net.modules()]
     example = next(net.parameters(), None)
     fits = nn.Conv2d in kinds and not any(issubclass(k, nn.GroupNorm) for k in kinds)
     on_cpu = example is not None and example.device.type == "cpu"
-    return torch.channels_last if fits and on_cpu else None
+    return "channels_last" if fits and on_cpu else None
 
 
-def laid_out(x: Tensor, layout: torch.memory_format | None) -> Tensor:
-    return x if layout is None or x.dim() != 4 else x.contiguous(memory_format=layout)
+def laid_out(x: Tensor, layout: str | None) -> Tensor:
+    if layout is None or x.dim() != 4:
+        return x
+    return x.contiguous(memory_format=getattr(torch, layout))
 
 
 def check_precision(precision: str | None, device: torch.device) -> None:

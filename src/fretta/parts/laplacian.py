@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .losses import wide
+
 Affinity = Literal["rbf", "knn", "linear"]
 AFFINITIES = get_args(Affinity)
 
@@ -23,7 +25,7 @@ def affinity(z: Tensor, kind: Affinity = "rbf", k: int = 5) -> Tensor:
     knn      1 for the k nearest others, in one direction
     linear   the cosine, which may be negative
     """
-    z = F.normalize(z)
+    z = F.normalize(wide(z))
     if kind == "linear":
         return z @ z.T
     distance = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")  # exact for twins
@@ -42,7 +44,7 @@ def adjusted(logits: Tensor, W: Tensor, iterations: int = 100) -> Tensor:
     The fixed point Y ← softmax(log q + W Y), from Y = q, until the bound on the energy changes
     by no more than 1e-8 of itself, but at least three times.
     """
-    log_q = (logits.softmax(1) + 1e-10).log()
+    log_q = (wide(logits).softmax(1) + 1e-10).log()
     Y, old, exponent = log_q.softmax(1), torch.inf, log_q
     for iteration in range(iterations):
         together = W @ Y
@@ -52,4 +54,4 @@ def adjusted(logits: Tensor, W: Tensor, iterations: int = 100) -> Tensor:
         if iteration > 1 and abs(energy - old) <= 1e-8 * abs(old):
             break
         old = energy
-    return exponent
+    return exponent.to(logits.dtype)

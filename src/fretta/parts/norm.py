@@ -124,7 +124,7 @@ def mixed_statistics(module: nn.Module, alpha: float) -> Iterator[None]:
     sources: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def mix(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        x = inputs[0]
+        x = inputs[0].detach()  # torch has no gradient by running statistics
         axes = [axis for axis in range(x.dim()) if axis != 1]
         var, mean = torch.var_mean(x, dim=axes, correction=0)
         source_mean, source_var = sources[layer]

@@ -16,6 +16,12 @@ OptimizerName = Literal["adam", "sgd"]
 OPTIMIZERS = get_args(OptimizerName)
 
 
+UNREACHED = (
+    "the adapted parameters do not reach the output of the model in this forward; there is nothing"
+    " to learn: are its norm layers used, and the layers behind them not quantized?"
+)
+
+
 def build_optimizer(
     name: str, parameters: Iterable[Tensor], lr: float, momentum: float
 ) -> Optimizer:
@@ -54,14 +60,14 @@ def descend(
 
     One NaN in a gradient would make every later prediction NaN: better to lose one update.
     """
-    if not loss.requires_grad:
-        raise ModelError(
-            "the adapted parameters do not reach the output of the model in this forward; there is"
-            " nothing to learn: are its norm layers used?"
-        )
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    gradients = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+    gradients: list[Tensor] = []
+    if loss.requires_grad:
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        parameters = [p for g in optimizer.param_groups for p in g["params"]]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        raise ModelError(UNREACHED)
     finite = torch.stack(torch._foreach_norm(gradients)).sum().isfinite()
     go = finite if wanted is None else finite & wanted
     if before_step is not None:
@@ -84,6 +90,16 @@ def descend(
     return moved
 
 
+def gradients_by(tensors: list[Tensor], loss: Tensor) -> tuple[Tensor, ...]:
+    """∇ loss by each, None where it does not depend on one; a ModelError if on none."""
+    found: tuple[Tensor, ...] = ()
+    if loss.requires_grad:
+        found = torch.autograd.grad(loss, tensors, allow_unused=True)
+    if all(gradient is None for gradient in found):
+        raise ModelError(UNREACHED)
+    return found
+
+
 @contextmanager
 def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[Callable[[], None]]:
     """Inside, the parameters stand rho up the gradient: θ + ρ ∇L / ‖∇L‖ (SAM, Foret et al. 2021).
@@ -91,7 +107,7 @@ def ascended(parameters: list[Tensor], loss: Tensor, rho: float) -> Iterator[Cal
     Yields what puts them back exactly where they stood; it is called on the way out, also by an
     exception, unless it was called before.
     """
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    gradients = gradients_by(parameters, loss)
     pairs = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
     before = [p.detach().clone() for p, _ in pairs]
     with torch.no_grad():

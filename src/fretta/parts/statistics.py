@@ -100,6 +100,10 @@ class Statistics:
         """New memory and statistics, from the moments of the images of a batch."""
         raise NotImplementedError
 
+    def _moved(self, at: Channels, memory: Memory, moments: Pair) -> tuple[Memory, Pair]:
+        with torch.autocast(at.mean.device.type, enabled=False):  # in the caller's: too coarse
+            return self.move(at, memory, moments)
+
     def settle(self, model: Network, x: Tensor) -> Tensor:
         """Logits of a batch, with statistics that have moved along."""
         with self.guarded():
@@ -115,7 +119,7 @@ class Statistics:
 
         def watch(index: int, entering: Tensor) -> None:
             memory = self._part(index)
-            found[index] = self.move(self.each[index], memory, image_moments(entering))
+            found[index] = self._moved(self.each[index], memory, image_moments(entering))
             self._put(index, found[index][1])
 
         with self._watching(watch):
@@ -350,7 +354,7 @@ class AdaptiveStatistics(Statistics):
         """Few images: predict, then move; once more where that moves far."""
         logits, moments = self.recorded(model, x)
         self._assign(logits)
-        memory, used = self.move(self.all, self.memory, moments)
+        memory, used = self._moved(self.all, self.memory, moments)
         if self._far(used):
             return self.sequential(model, x)
         return logits, memory, used

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ..errors import StateError
 from .classifier import Classifier
-from .losses import entropy
+from .losses import entropy, wide
 
 
 class SupportBank:
@@ -115,7 +115,7 @@ def bank_of_head(model: Classifier, k: int) -> SupportBank:
     """
     weight = model.head_weight()
     bank = SupportBank(len(weight), k, like=weight)
-    add_batch(bank, F.normalize(weight), model.head(weight))
+    add_batch(bank, F.normalize(wide(weight)).to(weight), model.head(weight))
     return bank
 
 

@@ -71,7 +71,8 @@ class StreamHost:
         )
         self.case, self.source = case, case.net  # the one model
         if first.model.layout is not None:  # then every adapter can use its memory
-            self.source.to(memory_format=first.model.layout)  # type: ignore[call-overload]
+            layout = getattr(torch, first.model.layout)
+            self.source.to(memory_format=layout)  # type: ignore[call-overload]
         self._guard = first.guard
         self._fitted = first.state_dict() if first.ready else None  # on source images
         self._example = next(iter(case.source_images(2))) if first.ready else None
