@@ -4,7 +4,8 @@
 
 Compared are the medians of a window of steps early on and of one late in the stream, taken in
 turns with a second adapter that is reset for it: the late adapter has seen everything, the fresh
-one 50 batches, both run in the same minute of a noisy machine. Memory is the resident set.
+one 50 batches, both run in the same minute of a noisy machine. Memory is the resident set. Started
+again with the same --out, it goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -84,13 +85,25 @@ def main() -> None:
     options = arguments(__doc__, steps=10_000, methods=methods, guard="").parse_args()
     warnings.simplefilter("ignore", fretta.errors.FrettaWarning)
     torch.set_num_threads(1)
-    results = []
+    results = kept(options.out)
+    done = {(r["method"], r.get("guard")) for r in results}
     for method in options.methods.split(","):
         updates = 32 if method == "memo" else 1  # one for each image of a batch
         for guard in options.guard.split(","):
+            if (method, guard or None) in done:
+                continue
             results.append(soak(method, options.steps // updates, guard or None))
             print(json.dumps(results[-1]), flush=True)
-    write(options.out, {"methods": results})
+            results.sort(key=lambda r: str(r["method"]))
+            write(options.out, {"methods": results})
+
+
+def kept(path: str | None) -> list[dict[str, object]]:
+    """What an earlier start of this script wrote; remove the file to measure it again."""
+    if path is None or not Path(path).is_file():
+        return []
+    found: list[dict[str, object]] = json.loads(Path(path).read_text(encoding="utf-8"))["methods"]
+    return found
 
 
 if __name__ == "__main__":
