@@ -34,11 +34,8 @@ PARTS = 4
 
 
 def deploy_bare(settings: Settings) -> None:
-    """The same model behind FastAPI and Serve's own batching: what there is without fretta."""
-    from fastapi import FastAPI, Request
+    """The same model behind Serve's own batching: what there is without fretta."""
     from ray import serve
-
-    app = FastAPI()
 
     @serve.deployment(max_ongoing_requests=1000, ray_actor_options={"num_cpus": 1})
     class Model:
@@ -61,13 +58,11 @@ def deploy_bare(settings: Settings) -> None:
             return self.case.preprocessing.decoding(alpha=settings.alpha)
 
     @serve.deployment(max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0})
-    @serve.ingress(app)
     class Front:
         def __init__(self, model: Any) -> None:
             self.model = model
 
-        @app.post("/predict")
-        async def predict(self, request: Request) -> Any:
+        async def __call__(self, request: Any) -> Any:
             import asyncio
 
             from fretta.serve.images import decode_bytes
@@ -123,7 +118,7 @@ def measure_load(settings: Settings, pool: Pool, options: Any) -> dict[str, Any]
     def cameras(images: int) -> list[Camera]:
         return pool.cameras(options.streams, images, options.each)
 
-    paths = {"bare": f"{BARE}/predict", "fretta": "/predict"}
+    paths = {"bare": BARE, "fretta": "/predict"}
     loads = {name: Load(path, cameras(options.images)) for name, path in paths.items()}
     with serving(settings, num_cpus=2, log_to_driver=False):
         deploy_bare(settings)
