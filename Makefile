@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-cpu test-browser test-data evidence lint clean
+.PHONY: demo test test-slow test-cpu test-browser test-data evidence docs lint clean
 
 demo: $(READY)  ## the main job on the embedded data
 	$(BIN)/fretta demo
@@ -30,6 +30,9 @@ test-cpu: $(READY)  ## the numeric tests as on processors without AVX-512 and wi
 
 test-browser: $(READY)  ## the pages in headless Chromium
 	$(BIN)/python -m pytest -q -m browser
+
+docs: $(READY)  ## the site, into site/; a warning or a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .

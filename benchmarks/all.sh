@@ -1,6 +1,5 @@
 #!/bin/sh
-# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/diagnose.md show, as JSON. The guard and the estimate want
-# What docs/performance.md, docs/guard.md, docs/estimate.md and docs/auto.md show, as JSON. All but speed want
+# What docs/performance.md, docs/guard.md, docs/estimate.md, docs/diagnose.md and docs/auto.md show, as JSON. All but speed want
 # FRETTA_DATA; speed wants a machine with nothing else to do.
 #
 #     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate|streams]
@@ -21,6 +20,9 @@ case $what in speed | all)
     python "$here/choices.py" --rounds 3 --out "$out/choices.json"
     python "$here/memory.py" --rounds 3 --batch-size 64 --out "$out/memory.json"
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 python "$here/precision.py" --out "$out/precision.json"
+    if python -c "import torch_ttt" 2>/dev/null; then # pip install torch-ttt einops
+        python "$here/comparison.py" --rounds 11 --out "$out/comparison.json"
+    fi
     python "$here/guard.py" --cost --out "$out/guard-cost.json"
     ;;
 esac

@@ -44,14 +44,14 @@ def measure(method: str, guard: str, streams: int, batches: int, size: int) -> d
     for _ in range(batches):
         host.predict("stream-0", torch.randn(2, 3, size, size))
     before = resident()
-    for number in range(batches):
+    together = []
+    for _ in range(batches):
         x = torch.randn(2, 3, size, size)
         for stream in range(streams):
             host.predict(f"stream-{stream}", x)
         found = list(host._streams.values())
-        together = total([host.source, host._pool, found])
-        row[f"after {number + 1}"] = together
-    row |= {"shared constants": total(host._pool)}
+        together.append(round(total([host.source, host._pool, found]), 1))
+    row |= {"shared constants": total(host._pool), "all after each batch": together}
     adapted = sum(p.nbytes for p in found[0].adapter.model.adapted.values()) / MIB
     alone = host.detail("stream-0")["memory_bytes"] / MIB
     row |= {"adapted tensors": adapted, "a stream": alone}

@@ -19,6 +19,8 @@ from common import arguments, seconds, write
 from torch import Tensor, nn
 
 import fretta
+from fretta.method import Need
+from fretta.methods import find_method
 
 WINDOW = 200
 PAGE = 4096
@@ -42,8 +44,9 @@ def batch(generator: torch.Generator) -> Tensor:
 
 
 def new_adapter(method: str) -> fretta.Adapter:
-    source = [torch.randn(32, 3, 16, 16)] if method == "eata" else None
-    settings = {"sgld_steps": 2} if method == "tea" else {}
+    wants = Need.SOURCE in find_method(method).needs
+    source = [torch.randn(32, 3, 16, 16)] if wants else None
+    settings = {"tea": {"sgld_steps": 2}, "memo": {"views": 2}}.get(method, {})
     return fretta.adapt(network(), method, source=source, **settings)
 
 
@@ -82,7 +85,8 @@ def main() -> None:
     torch.set_num_threads(1)
     results = []
     for method in options.methods.split(","):
-        results.append(soak(method, options.steps))
+        updates = 32 if method == "memo" else 1  # one for each image of a batch
+        results.append(soak(method, options.steps // updates))
         print(json.dumps(results[-1]), flush=True)
     write(options.out, {"methods": results})
 

@@ -15,7 +15,8 @@ from fretta.experiment.bench import bench
 from fretta.models import load
 
 SHORT = ("source", "bn", "tent", "eta", "s-fret", "g-fret", "stein", "auto")
-LONG = (*SHORT, "tsd", "sar", "tipi", "tea")
+LONG = (*SHORT, "tsd", "sar", "tipi", "tea", "t3a", "lame", "foa-shift", "shot-im", "rdumb", "deyo")
+LONG += ("delta", "roid", "cmf", "cotta", "rotta", "note")  # memo takes each image by itself
 
 # name: (model, batch, pixels, classes, methods)
 GRID = {
@@ -35,6 +36,10 @@ OPEN: dict[str, dict[str, float]] = {
     "eta": {"e_margin": 2.0, "d_margin": 2.0},
     "sar": {"e_margin": 2.0, "reset_threshold": 0.0},
     "auto": {"e_margin": 2.0},
+    "rdumb": {"e_margin": 2.0, "d_margin": 2.0},
+    "deyo": {"e_margin": 2.0, "plpd_margin": -1.0},
+    "rotta": {"memory": 32, "update_every": 32},  # an update with every batch
+    "note": {"memory": 32, "update_every": 32},
 }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from fretta.experiment.store import Store
 from fretta.experiment.tune import Rule
 
-from . import estimates, guards, pages, speed, streams, tables, tuning
+from . import comparison, estimates, guards, others, pages, speed, streams, tables, tuning
 from .claims import claims_table, claims_text
 from .committed import Evidence
 
@@ -32,6 +32,7 @@ PAGES = (
     "guard",
     "performance",
     "auto",
+    "comparison",
 )
 FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
@@ -50,6 +51,9 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "pacs": tables.pacs_table,
     "imagenet": partial(tables.corruption_table, suite="imagenet-shared"),
     "digits": partial(tables.corruption_table, suite="digits-all"),
+    "others": others.others_table,
+    "others-claims": others.others_claims,
+    "parts-behind": others.parts_behind_table,
     "variants": tables.variants_table,
     "switches": pages.switches_table,
     "parts": pages.parts_table,
@@ -86,6 +90,8 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "pipeline": speed.pipeline_table,
     "choices": speed.choices_table,
     "precision": speed.precision_table,
+    "comparison-speed": comparison.steps_table,
+    "comparison-agreement": comparison.agreement_table,
     "defaults": tuning.defaults_table,
     "scores": tuning.scores_table,
     "rates-cifar10c": partial(tuning.rates_table, suite="cifar10c-shared", rule=Rule.ORACLE),

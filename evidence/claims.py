@@ -27,7 +27,7 @@ class Claim:
 
 def verdict(findings: Sequence[bool | None]) -> str:
     """From what was found in each place: yes, no, or None where noise hides the answer."""
-    if all(findings):
+    if findings and all(findings):
         return HOLDS
     if any(findings):
         return PARTLY

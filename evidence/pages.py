@@ -16,7 +16,8 @@ from .tables import BENCHMARKS, DASH, markdown, percent, points
 METHODS = ("source", "bn", "tent", "s-fret", "g-fret")
 SUITES = (
     *("cifar10c-shared", "cifar10c-shared-full", "cifar10c-shared-lt", "cifar10c-shared-tea"),
-    *("cifar10c-shared-guarded", "pacs-shared", "imagenet-shared", "digits-all"),
+    *("cifar10c-shared-correlated", "cifar10c-shared-guarded", "pacs-shared", "imagenet-shared"),
+    "digits-all",
     *("gfret-switches", "gfret-parts"),
 )
 SEARCHED = {"CIFAR-10-C": ("cifar10c-shared", "all"), "digits": ("digits-all", None)}

@@ -1,9 +1,10 @@
-"""The code blocks of README and docs, and how a reader runs them."""
+"""The code blocks of README, docs and notebooks, and how a reader runs them."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,14 @@ def blocks(page: str) -> list[Block]:
 
 def python_blocks(page: str) -> list[Block]:
     return [b for b in blocks(page) if b.language == "python" and not b.part_of_a_file]
+
+
+def notebook_cells(path: str) -> list[Block]:
+    """The code of a notebook, cell by cell; its outputs are not committed."""
+    cells = json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    return [Block("python", "".join(cell["source"])) for cell in code]
 
 
 def paste(block: Block, names: dict[str, object]) -> str:

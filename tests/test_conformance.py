@@ -39,9 +39,8 @@ QUICK: dict[str, dict[str, Any]] = {
 WITHOUT_BATCH_NORM = ("group-norm", "vit-like", "timm-vit_tiny", "hf-vit")
 FILTERS_ALL_OUT = {key: {"e_margin": 1e-9} for key in ("eta", "eata", "sar", "rdumb", "deyo")}
 
-CASES = [
-    (key, variant) for key, cls in sorted(REGISTRY.items()) for variant in cls.variants or (None,)
-]
+VARIANTS = {key: cls.variants for key, cls in sorted(REGISTRY.items())}
+CASES = [(key, variant) for key, variants in VARIANTS.items() for variant in variants or (None,)]
 every_case = pytest.mark.parametrize(("key", "variant"), CASES)
 every_method = pytest.mark.parametrize("key", sorted(REGISTRY))
 
@@ -51,9 +50,12 @@ def fits(key: str, net: str) -> bool:
 
 
 def every_case_on(*nets: str, small: tuple[str, ...] = ("resnet-like", "vit-like")) -> Any:
-    """All methods on all of these networks; on large ones most of them are slow tests."""
+    """All methods on all of these networks; most large ones and other variants are slow tests."""
     cases = [(net, key, variant) for key, variant in CASES for net in nets if fits(key, net)]
-    quick = grid(cases, lambda c: c[0] in small or c[1:] == ("g-fret", "paper"))
+    first = {(key, variant) for key, variant in CASES if variant in (None, *VARIANTS[key][:1])}
+    quick = grid(
+        cases, lambda c: (c[0] in small and c[1:] in first) or c[1:] == ("g-fret", "paper")
+    )
     return pytest.mark.parametrize(("net", "key", "variant"), quick)
 
 

@@ -12,7 +12,7 @@ from pages import ROOT, paste, python_blocks
 
 PAGES = sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))
 # Tests of their own: test_tutorial.py, test_guides.py; a Ray cluster: test_ray_cluster.py.
-ELSEWHERE = {"docs/tutorial.md", "docs/extend.md", "docs/reproduce.md", "docs/ray.md"}
+ELSEWHERE = {f"docs/{p}.md" for p in ("tutorial", "extend", "benchmark", "reproduce", "ray")}
 SLOW = {"docs/analysis.md", "docs/data.md", "docs/guard.md", "docs/tuning.md"}
 RUNNABLE = [p for p in PAGES if p not in ELSEWHERE and python_blocks(p)]
 

@@ -309,7 +309,8 @@ def test_bench_times_everybody() -> None:
     assert list(timings) == ["forward", "floor", "floor (all parameters)", "source", "tent", "tsd"]
     assert timings["floor"].ratio == 1
     assert timings["tsd"].own_ratio is not None
-    assert timings["tent"].own_ratio is None
+    assert timings["tent"].own_ratio == pytest.approx(timings["tent"].ratio)  # 1F+1B, the floor
+    assert timings["forward"].own_ratio is None
     assert (timings["tent"].forwards, timings["tent"].backwards) == (1, 1)
     assert all(t.milliseconds > 0 and t.peak_mib > 0 for t in timings.values())
     with pytest.raises(ConfigError, match="rounds"):

@@ -219,3 +219,16 @@ def accuracy(method: str, order: str, size: int, share: float | None = None) -> 
 def test_no_stream_is_worse_than_the_source(order: str, size: int, share: float | None) -> None:
     source, stein, auto = (accuracy(m, order, size, share) for m in ("source", "stein", "auto"))
     assert min(stein, auto) > source + 0.1  # by far more here
+
+
+@pytest.mark.filterwarnings("error::fretta.errors.FrettaWarning")
+@pytest.mark.filterwarnings("ignore::fretta.errors.SmallBatchWarning")
+def test_without_batch_norms_auto_still_learns() -> None:
+    """And nobody is told that it equals the source model."""
+    adapter = fretta.adapt(build("vit-like"), "auto", e_margin=2.0)
+    for x in batches(8, 8, 8):
+        adapter(x)
+    origin = adapter.model.origin.values()
+    assert any(
+        not torch.equal(p, o) for p, o in zip(adapter.model.parameters(), origin, strict=True)
+    )

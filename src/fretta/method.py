@@ -80,6 +80,7 @@ class Method:
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
     published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
     settles: ClassVar[bool] = False  # step calls model.settle by itself
+    neutral: ClassVar[tuple[str, ...]] = ()  # options that change nothing unless they are given
     lasting: ClassVar[tuple[str, ...]] = ()  # running state that does not come from learning
 
     steps: int = 1
@@ -185,7 +186,7 @@ class Method:
         given: dict[str, Any] = {} if variant is None else {"variant": variant}
         method = cls(**given)
         found = [method.resolved(n, quiet=True).hyperparameters() for n in (10, 1000)]
-        shared = set(Method.field_names())  # the same for all methods
+        shared = {*Method.field_names(), *cls.neutral}
         return [{k: v for k, v in values.items() if k not in shared} for values in found]
 
     def hyperparameters(self) -> dict[str, Any]:

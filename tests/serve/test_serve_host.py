@@ -57,6 +57,7 @@ def test_streams_do_not_touch_each_other() -> None:
         assert all(map(torch.equal, found[name], wanted))
 
 
+@pytest.mark.slow
 @quiet
 def test_threads_may_call_at_once() -> None:
     host = a_host()
@@ -105,6 +106,18 @@ def test_many_streams_cost_one_model_and_what_they_adapt(method: str, count: int
         assert alone <= 4 * size + 4 * len(learned) + 2048
     assert host.detail("cam0")["memory_bytes"] == alone
     assert pool < model
+
+
+@quiet
+def test_images_with_one_id_have_answers_of_their_own() -> None:
+    """Two clients may both call their image 1."""
+    images = pixels(8)[0]
+    wanted = adapted(build("resnet-like"), [images], "tent", guard="rollback")[0]
+    host = a_host()
+    answers = host.predict("cam", images, ["1"] * 8)
+    assert torch.equal(shares(answers), wanted)
+    assert [a.position for a in answers] == list(range(8))
+    assert host.feedback("cam", {"1": 0})["taken"] == 1
 
 
 # ---- what goes wrong -----------------------------------------------------------------------------

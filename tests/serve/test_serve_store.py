@@ -19,7 +19,7 @@ from fretta.serve.store import StreamStore
 from nets import build, grid
 
 quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
-TOLD = [("auto", "rollback"), ("tent", "none"), ("g-fret", "rollback")]
+TOLD = [("auto", "rollback"), ("tent", "none")]
 ALONE = [m for m in fretta.list_methods() if m not in ("eata", "foa-shift")]  # no source images
 ALL = [*TOLD, *((method, "rollback") for method in ALONE if (method, "rollback") not in TOLD)]
 

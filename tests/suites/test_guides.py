@@ -1,4 +1,4 @@
-"""docs/reproduce.md and docs/extend.md, run as written."""
+"""docs/reproduce.md, docs/extend.md and docs/benchmark.md, run as written."""
 
 from __future__ import annotations
 
@@ -125,3 +125,23 @@ def test_extend(tmp_path: Path, terminal: Any, monkeypatch: pytest.MonkeyPatch) 
     assert expected | {("bare", "g-fret")} <= seen
     # The network of the page learned something: better than guessing among ten.
     assert max(r.overall["accuracy"] for r in records if r.tags["suite"] == "bare") > 0.3
+
+
+@pytest.mark.slow
+def test_benchmark(tmp_path: Path, terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "surer", sys)  # forgotten afterwards
+    monkeypatch.delitem(sys.modules, "surer")
+    printed = execute(blocks("benchmark.md"), tmp_path, terminal)
+    assert "share" in printed[0]  # fretta info, of a file of the reader's
+    records = [r for r in Store(tmp_path / "results").records() if r.tags["suite"] == "mine"]
+    assert len(records) == 3 * 3 * 6
+    assert all(r.status == "done" for r in records)
+    mean: dict[tuple[str, str], float] = {}
+    for r in records:
+        place = r.tags["case"], r.tags["label"]
+        mean[place] = mean.get(place, 0.0) + 100 * r.overall["mean_over_domains"] / 3
+    for case in {case for case, _ in mean}:  # as the page says
+        for other in ("tent", "bn"):
+            assert abs(mean[case, "surer:Surer share=0.5"] - mean[case, other]) < 2
+    assert mean["class after class", "auto"] < mean["class after class", "bn"] - 10
+    assert (tmp_path / "report" / "index.html").is_file()

@@ -11,11 +11,13 @@ import torch
 from safetensors.torch import save_file
 from train_nets import StopError, dropout_net, stop_at
 
+from fretta.errors import ConfigError
 from fretta.experiment.train import Progress, TrainConfig, train_source
 from fretta.experiment.train.config import DEFAULTS
 from fretta.experiment.train.source import checkpoint_path, learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
+from fretta.parts.compute import check_precision
 
 
 def test_a_quick_run_on_digits(tmp_path: Path) -> None:
@@ -122,3 +124,17 @@ def test_defaults_and_schedule() -> None:
     digits = TrainConfig(data="digits", out="x.safetensors").resolved()
     assert all(getattr(digits, name) is not None for name in DEFAULTS["digits"])
     assert [learning_rate(digits, s, 100) for s in (0, 50)] == pytest.approx([0.1, 0.05])
+    cycle = TrainConfig("digits", "d.safetensors", lr=0.1, schedule="one-cycle").resolved()
+    rates = [learning_rate(cycle, s, 100) for s in (0, 24, 62, 99)]  # up, the top, half, the end
+    assert rates == pytest.approx([0.004, 0.1, 0.05, 0.1 / 76])
+    assert "precision" not in digits.settings()  # cards from before it existed stay valid
+
+
+def test_bfloat16_trains_too(small: TrainConfig) -> None:
+    try:
+        check_precision("bfloat16", torch.device("cpu"))
+    except ConfigError as error:  # some virtual machines announce instructions they cannot run
+        pytest.skip(str(error))
+    card = train_source(replace(small, precision="bfloat16", schedule="one-cycle"))
+    assert card.training["settings"]["precision"] == "bfloat16"
+    assert card.accuracy["test"] > 0

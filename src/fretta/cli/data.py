@@ -100,6 +100,12 @@ class TrainOptions:
         None
     )
     lr: Annotated[float | None, typer.Option(min=0, help="Learning rate.")] = None
+    schedule: Annotated[
+        str, typer.Option(help="Of the learning rate on digits or CIFAR: cosine, one-cycle.")
+    ] = "cosine"
+    precision: Annotated[
+        str | None, typer.Option(help="bfloat16: faster where the machine can.")
+    ] = None
     size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0
     limit: Annotated[int | None, typer.Option(min=2, help="Images per domain, for a trial.")] = None

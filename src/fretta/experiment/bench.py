@@ -184,7 +184,7 @@ class Timing:
     milliseconds: float  # median over rounds
     spread: float  # between the quartiles, as a share of the median
     ratio: float  # to the floor, median of the ratios within each round
-    own_ratio: float | None  # to the floor over all parameters, for methods that adapt them
+    own_ratio: float | None  # of a method, to as many passes as it makes, at the floor's price
     forwards: int | None
     backwards: int | None
     waits: int | None  # values handed to Python in a step
@@ -238,13 +238,16 @@ def bench(
         for name, step in steps.items():
             adapter, own = adapters.get(name), seconds[name]
             counts = count(adapter.model.net, partial(step, x)) if adapter else None
+            floor = seconds[FLOOR_ALL if name in adapts_all else FLOOR]
             timings.append(
                 Timing(
                     name=name,
                     milliseconds=1000 * statistics.median(own),
                     spread=_spread(own),
                     ratio=_ratio(own, seconds[FLOOR]),
-                    own_ratio=_ratio(own, seconds[FLOOR_ALL]) if name in adapts_all else None,
+                    own_ratio=None
+                    if counts is None
+                    else _ratio(own, _passes(counts, seconds[FORWARD], floor)),
                     forwards=None if counts is None else counts.forwards,
                     backwards=None if counts is None else counts.backwards,
                     waits=None if counts is None else counts.waits,
@@ -265,6 +268,12 @@ def _seconds(step: Step, x: Tensor) -> float:
 
 def _ratio(own: list[float], floor: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(own, floor, strict=True))
+
+
+def _passes(counts: Counts, forward: list[float], floor: list[float]) -> list[float]:
+    """What so many forwards and backwards cost in each round; a floor is one of each."""
+    F, B = counts.forwards, counts.backwards
+    return [F * f + B * (both - f) for f, both in zip(forward, floor, strict=True)]
 
 
 def _spread(values: list[float]) -> float:

@@ -40,6 +40,7 @@ class BN(Method):
     key = "bn"
     summary = "batch-norm statistics of the test batch"
     gradient = False
+    neutral = ("prior_strength", "parts", "memory", "rate")
     loss = "none; statistics (1 - α) source + α batch"
     published = {
         "alpha": "1 (Nado et al.)",

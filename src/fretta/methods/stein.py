@@ -41,7 +41,7 @@ class Stein(Method):
 
     def configure(self, model: Classifier) -> None:
         super().configure(model)
-        if not model.batch_norms:
+        if not model.batch_norms and not self.gradient:  # auto learns all the same
             warn(f"{self.key}: the model has no batch-norm layer, so this equals 'source'")
 
     def start(self, model: Classifier) -> None:

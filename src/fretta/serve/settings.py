@@ -51,7 +51,7 @@ class Settings:
     history: int = 256  # batches whose health is kept
     remember: int = 2048  # answers that late labels can be about, per stream
     store: str | None = None  # folder or fsspec URL of the checkpoints; None: nothing is kept
-    checkpoint_every: int = 16  # learned batches
+    checkpoint_every: int = 16  # batches
     # requests
     host: str = "127.0.0.1"
     port: int = 8000

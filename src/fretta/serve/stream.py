@@ -73,7 +73,7 @@ class Stream:
         self.events: list[dict[str, Any]] = []
         self.recent: dict[str, list[Any]] = {}  # the last answers by id, for requests sent again
         self.saved: int | None = None  # batches in the last checkpoint
-        self.unsaved = 0  # learned batches that are in no checkpoint
+        self.unsaved = 0  # batches that are in no checkpoint
         self.changed = False  # since the last checkpoint
         self.problem = ""  # of the last checkpoint
         self.used = 0  # when: the host counts
@@ -113,7 +113,7 @@ class Stream:
             self.recent[key] = row
         for key in list(self.recent)[: -max(RECENT, self.settings.max_images)]:
             del self.recent[key]
-        self.batches += 1
+        self.batches, self.unsaved = self.batches + 1, self.unsaved + 1
         if self.batches <= ESTIMATE_EVERY or self.batches % ESTIMATE_EVERY == 0:
             self.estimate = self._estimate()
         self.changed, self.row = True, self._row()
@@ -130,7 +130,7 @@ class Stream:
             if before is not None:
                 restore_snapshot(adapter.model, adapter.method, before)
             raise
-        self.learned, self.unsaved = self.learned + 1, self.unsaved + 1
+        self.learned += 1
         return logits, "source" if adapter.by_source else "adapted"
 
     def _predict(self, x: Tensor) -> tuple[Tensor, str]:
@@ -148,7 +148,11 @@ class Stream:
             source = self.adapter.source_logits(x[::every]).float().cpu()
             self.estimator.update(source, logits[::every])
             classes[::every] = source.argmax(1).tolist()
-        except (FrettaError, RuntimeError):  # no memory, no finite logits: no comparison
+        except (
+            FrettaError,
+            RuntimeError,
+            MemoryError,
+        ):  # no memory, no finite logits: no comparison
             pass
         return classes
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...data import Preprocessing
 from ...errors import ConfigError
+from ...parts.compute import PRECISIONS
 
 SINGLE = ("digits", "cifar10", "cifar100")  # one domain, passes over it, SGD
 SETS = ("pacs", "officehome", "vlcs", "domainnet", "folder")  # leave one domain out, Adam
@@ -50,6 +51,8 @@ _LEAST = {  # of whole numbers
     "workers": 0,
 }
 _BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
+SCHEDULES = ("cosine", "one-cycle")
+_LATER = {"schedule": "cosine", "precision": None}  # what older cards were trained with
 _NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
@@ -71,6 +74,8 @@ class TrainConfig:
     weight_decay: float | None = None
     momentum: float = 0.9  # of SGD
     label_smoothing: float = 0.0
+    schedule: str = "cosine"  # or "one-cycle": up to lr for a quarter of the steps, then down to 0
+    precision: str | None = None  # "bfloat16" trains under autocast
     evaluate_every: int | None = None  # steps between validations; 0: only at the end
     size: int | None = None  # pixels
     mean: tuple[float, ...] = Preprocessing.mean
@@ -110,6 +115,11 @@ class TrainConfig:
             number = isinstance(value, int | float) and 0 <= value < below
             if not number or (name == "lr" and value == 0):
                 raise ConfigError(f"{name}={value!r}; a number from 0 to {below} is expected")
+        for name, known in (("schedule", SCHEDULES), ("precision", (None, *PRECISIONS))):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}={getattr(self, name)!r}; one of {known} is expected")
+        if self.schedule != "cosine" and self.data in SETS:
+            raise ConfigError(f"schedule={self.schedule!r} has no effect on {self.data}")
         if self.evaluate_every and self.data in ("cifar10", "cifar100"):
             raise ConfigError(
                 f"evaluate_every={self.evaluate_every}: {self.data} has no validation split to "
@@ -134,4 +144,5 @@ class TrainConfig:
         """What decides the weights; places, machines and how often to save do not."""
         values = {k: v for k, v in asdict(self.resolved()).items() if k not in _NO_EFFECT}
         values["init"] = None if self.init is None else str(self.init)
+        values = {k: v for k, v in values.items() if k not in _LATER or v != _LATER[k]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

@@ -28,7 +28,7 @@ from ...models.cards import Card, card_path, find_card, sha256, write_card
 from ...models.imagenet import PACKAGED, check_packaged, packaged_state
 from ...models.load import build
 from ...models.weights import initialize, load_state, read_weights
-from ...parts.compute import find_device
+from ...parts.compute import autocasting, check_precision, find_device
 from ..provenance import provenance
 from .config import TrainConfig
 from .data import make_batch, open_data
@@ -69,6 +69,7 @@ def train_source(
     if finished is not None:
         return finished
     device = find_device(config.device)
+    check_precision(config.precision, device)
     data = open_data(config)
     classes = data["train"].classes
     began = time.monotonic()
@@ -213,7 +214,9 @@ def _fit(
                 group["lr"] = lr
             x = config.preprocessing.apply(torch.from_numpy(batch[0]), device)
             y = torch.from_numpy(batch[1]).to(device)
-            loss = F.cross_entropy(model(x), y, label_smoothing=config.label_smoothing)
+            with autocasting(config.precision, device):
+                logits = model(x).float()
+            loss = F.cross_entropy(logits, y, label_smoothing=config.label_smoothing)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -262,8 +265,11 @@ def _copied(model: nn.Module) -> dict[str, Tensor]:
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Domain sets: constant. Otherwise half a cosine from lr down to 0."""
+    """Domain sets: constant. Otherwise half a cosine from lr down to 0, or one cycle."""
     lr = config.lr or 0.0
+    if config.schedule == "one-cycle":
+        top = max(1, steps // 4)
+        return lr * min((step + 1) / top, (steps - step) / (steps - top + 1))
     return lr if config.leave_one_out else lr * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 

@@ -1,0 +1,120 @@
+"""Hooks of MkDocs: pages that are no file of docs/, and links that hold here and on GitHub."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from website import api, methods, notebook  # noqa: E402
+
+# Files outside docs/ that the site has: path in the repository -> path on the site.
+BESIDE = {
+    "README.md": "index.md",
+    **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE")},
+    "evidence/README.md": "records.md",
+    "evidence/run.sh": "evidence/run.sh",
+    "examples/quickstart.ipynb": "examples/quickstart.ipynb",
+    **{f"website/{name}": name for name in ("extra.css", "worker.js")},
+}
+SHIM = "https://unpkg.com/iframe-worker/shim"  # what Material loads for search on file://
+NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # a file name as the text of a link
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
+COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
+ROW = re.compile(r"^\| `[^|]+\|", re.M)  # the first cell of a row about methods
+CARDS = """
+<div class="grid cards" markdown>
+
+- [**Quick start**](quickstart.md)
+
+    Wrap a model, adapt, see whether it helps.
+
+- [**Your images**](tutorial.md)
+
+    From a drop in production to adapted weights.
+
+- [**Which method?**](methods.md#when-to-use-which)
+
+    Every method: what it does, when to use it, results.
+
+- [**Can I believe it?**](evidence.md)
+
+    Every number from a committed record and a command.
+
+</div>
+
+## Install
+"""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Generated pages get their places; so does the page on serving, where there is one."""
+    sections: dict[str, Any] = {
+        key: value for entry in config.nav or [] for key, value in entry.items()
+    }
+    sections["Methods"] += [{name: f"methods/{name}.md"} for name in methods.names()]
+    sections["API"] += [{title: uri} for uri, title in api.titles().items()]
+    if (ROOT / "docs" / "serve.md").is_file():
+        sections["Tutorials"].insert(3, {"Serve": "serve.md"})
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for path, uri in BESIDE.items():
+        files.append(File.generated(config, uri, content=(ROOT / path).read_text("utf-8")))
+    path = "examples/quickstart.ipynb"
+    written = {"quickstart.md": linked(notebook.page(ROOT / path), path, "quickstart.md")}
+    for uri, text in {**written, **methods.pages(ROOT), **api.pages()}.items():
+        files.append(File.generated(config, uri, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    uri = page.file.src_uri
+    origin = {there: here for here, there in BESIDE.items()}.get(uri)
+    if origin is None and page.file.generated_by is not None:
+        return markdown
+    markdown = NAME.sub(r"[\1](", COMMENT.sub("\n", markdown))
+    markdown = linked(markdown, origin or f"docs/{uri}", uri)
+    if uri in ("index.md", "methods.md"):
+        markdown = ROW.sub(to_methods, markdown)
+    return markdown.replace("\n## Install\n", CARDS, 1) if uri == "index.md" else markdown
+
+
+def to_methods(cell: re.Match[str]) -> str:
+    """Names of methods as links to their pages."""
+
+    def link(match: re.Match[str]) -> str:
+        known = match[1] in methods.names()
+        return f"[`{match[1]}`](methods/{match[1]}.md)" if known else match[0]
+
+    return re.sub("`([^`]+)`", link, cell[0])
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    return output.replace(SHIM, posixpath.relpath("worker.js", posixpath.dirname(page.url) or "."))
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    return output_content.replace(SHIM, "/worker.js")
+
+
+def linked(markdown: str, origin: str, uri: str) -> str:
+    """Links relative to a file of the repository, made relative to its page."""
+
+    def there(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[1]))
+        target = BESIDE.get(path, path.removeprefix("docs/"))
+        relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
+        return f"]({relative}{match[2] or ''})"
+
+    return LINK.sub(there, markdown)
