@@ -2,7 +2,7 @@
 # What docs/performance.md, docs/guard.md, docs/estimate.md, docs/diagnose.md and docs/auto.md show, as JSON. All but speed want
 # FRETTA_DATA; speed wants a machine with nothing else to do.
 #
-#     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate|streams|faults]
+#     FRETTA_DATA=../shared/data sh benchmarks/all.sh evidence/benchmarks [speed|guard|estimate|streams|serve|faults]
 set -eu
 out=${1:?a folder for the results}
 what=${2:-all}
@@ -46,6 +46,10 @@ case $what in estimate | all)
 esac
 case $what in streams | all)
     python "$here/streams.py" --jobs "${JOBS:-2}" --records "$out/streams.jsonl"
+    ;;
+esac
+case $what in serve | all)
+    python "$here/serve.py" --kills 10 --out "$out/serve.json"
     ;;
 esac
 case $what in faults | all)

@@ -16,9 +16,11 @@ import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from cameras import Camera, Killer, Pool, check, replica, resident_mib, run
 from common import arguments, write
@@ -28,14 +30,12 @@ from fretta.serve.local import here, serving
 from fretta.serve.settings import Settings
 
 BARE = "/bare"
+PARTS = 4
 
 
 def deploy_bare(settings: Settings) -> None:
-    """The same model behind FastAPI and Serve's own batching: what there is without fretta."""
-    from fastapi import FastAPI, Request
+    """The same model behind Serve's own batching: what there is without fretta."""
     from ray import serve
-
-    app = FastAPI()
 
     @serve.deployment(max_ongoing_requests=1000, ray_actor_options={"num_cpus": 1})
     class Model:
@@ -45,7 +45,7 @@ def deploy_bare(settings: Settings) -> None:
 
         @serve.batch(max_batch_size=settings.batch_size, batch_wait_timeout_s=settings.wait)
         async def __call__(self, images: list[Any]) -> list[list[tuple[int, float]]]:
-            pixels = torch.from_numpy(__import__("numpy").stack(images)).permute(0, 3, 1, 2)
+            pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
             with torch.inference_mode():
                 logits = self.case.net(self.case.preprocessing.apply(pixels.contiguous()))
             best = logits.softmax(1).topk(5)
@@ -58,13 +58,11 @@ def deploy_bare(settings: Settings) -> None:
             return self.case.preprocessing.decoding(alpha=settings.alpha)
 
     @serve.deployment(max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0})
-    @serve.ingress(app)
     class Front:
         def __init__(self, model: Any) -> None:
             self.model = model
 
-        @app.post("/predict")
-        async def predict(self, request: Request) -> Any:
+        async def __call__(self, request: Any) -> Any:
             import asyncio
 
             from fretta.serve.images import decode_bytes
@@ -79,51 +77,62 @@ def deploy_bare(settings: Settings) -> None:
     serve.run(Front.bind(Model.bind()), name="bare", route_prefix=BARE)
 
 
-def load(port: int, pool: Pool, cameras: list[Camera], path: str) -> dict[str, Any]:
-    """All images once; half of the requests each, so that memory is seen between."""
-    memory, seconds = [resident_mib(replica())], 0.0
-    rows = [camera.rows for camera in cameras]
-    for half in (0, 1):
-        for camera, all_rows in zip(cameras, rows, strict=True):
-            middle = len(all_rows) // 2
-            camera.rows = all_rows[middle:] if half else all_rows[:middle]
-        seconds += run(port, pool, cameras, path)
-        memory.append(resident_mib(replica()))
-    said = [one for camera in cameras for one in camera.said]
-    times = statistics.quantiles([one.seconds for one in said], n=100, method="inclusive")
-    answered = sum(len(one.answers) for one in said)
-    return {
-        "requests": len(said),
-        "answered": answered,
-        "lost": sum(len(r) for request in rows for r in request) - answered,
-        "sent_again": sum(one.tries > 1 for one in said),
-        "p50_ms": 1000 * times[49],
-        "p95_ms": 1000 * times[94],
-        "p99_ms": 1000 * times[98],
-        "images_per_second": answered / seconds,
-        **({} if path.startswith(BARE) else {"replica_mib": memory}),
-    }
+@dataclass
+class Load:
+    """What one endpoint was asked, in parts."""
+
+    path: str
+    cameras: list[Camera]
+    seconds: float = 0.0
+    memory: list[float] = field(default_factory=list)  # MiB of the replica, after each part
+
+    def run(self, port: int, pool: Pool, part: int, parts: int) -> None:
+        rows = [camera.rows for camera in self.cameras]
+        for camera, all_rows in zip(self.cameras, rows, strict=True):
+            cuts = [len(all_rows) * i // parts for i in range(parts + 1)]
+            camera.rows = all_rows[cuts[part] : cuts[part + 1]]
+        self.seconds += run(port, pool, self.cameras, self.path)
+        for camera, all_rows in zip(self.cameras, rows, strict=True):
+            camera.rows = all_rows
+        self.memory.append(resident_mib(replica()))
+
+    def result(self) -> dict[str, Any]:
+        said = [one for camera in self.cameras for one in camera.said]
+        sent = sum(len(rows) for camera in self.cameras for rows in camera.rows)
+        times = statistics.quantiles([one.seconds for one in said], n=100, method="inclusive")
+        answered = sum(len(one.answers) for one in said)
+        return {
+            "requests": len(said),
+            "images": sent,
+            "answered": answered,
+            "lost": sent - answered,
+            "sent_again": sum(one.tries > 1 for one in said),
+            "p50_ms": 1000 * times[49],
+            "p95_ms": 1000 * times[94],
+            "p99_ms": 1000 * times[98],
+            "images_per_second": answered / self.seconds,
+        }
 
 
 def measure_load(settings: Settings, pool: Pool, options: Any) -> dict[str, Any]:
     def cameras(images: int) -> list[Camera]:
         return pool.cameras(options.streams, images, options.each)
 
-    with serving(settings, log_to_driver=False):
+    paths = {"bare": BARE, "fretta": "/predict"}
+    loads = {name: Load(path, cameras(options.images)) for name, path in paths.items()}
+    with serving(settings, num_cpus=2, log_to_driver=False):
         deploy_bare(settings)
-        result = {}
-        for name, path in (("bare", f"{BARE}/predict"), ("fretta", "/predict")):
-            few = options.streams * options.each * 2
-            run(settings.port, pool, cameras(few), path)  # streams begin, code is loaded
-            result[name] = load(settings.port, pool, cameras(options.images), path)
-            print(name, json.dumps(result[name]), flush=True)
+        for path in paths.values():  # streams begin, code is loaded
+            run(settings.port, pool, cameras(options.streams * options.each * 2), path)
+        for part in range(PARTS):  # in turns: the machine may have other work
+            for name, load in loads.items():
+                load.run(settings.port, pool, part, PARTS)
+                print(f"{name} {part + 1} of {PARTS}: {load.seconds:.0f} s", flush=True)
+    result = {name: load.result() for name, load in loads.items()}
     fretta, bare = result["fretta"], result["bare"]
-    ratios = {f"{key}_ratio": fretta[key] / bare[key] for key in ("p50_ms", "p95_ms", "p99_ms")}
-    return {
-        **result,
-        **ratios,
-        "rate_ratio": fretta["images_per_second"] / bare["images_per_second"],
-    }
+    keys = ("p50_ms", "p95_ms", "p99_ms", "images_per_second")
+    ratios = {key: fretta[key] / bare[key] for key in keys}
+    return {**result, "fretta_over_bare": ratios, "replica_mib": loads["fretta"].memory}
 
 
 def measure_kills(settings: Settings, pool: Pool, options: Any) -> dict[str, Any]:
@@ -170,6 +179,7 @@ def main() -> None:
         with store() as folder:
             settings = Settings(**values, store=folder)
             result["load"] = measure_load(settings, pool, options)
+        print(json.dumps(result["load"]), flush=True)
     if options.kills:
         with store() as folder:
             settings = Settings(**values, store=folder, checkpoint_every=4)

@@ -122,7 +122,7 @@ def test_prometheus_can_read_the_numbers(client: TestClient) -> None:
     assert samples["fretta_images_total", None].value == 6
     assert samples["fretta_batches_total", None].value == 2
     assert samples["fretta_latency_seconds_bucket", "+Inf"].value == 6
-    assert samples["fretta_in_memory", None].labels == {"shard": "0"}
+    assert samples["fretta_streams_in_memory", None].labels == {"shard": "0"}
     assert {"fretta_entropy", "fretta_drift"} <= {name for name, _ in samples}
 
 
@@ -135,13 +135,14 @@ def test_openapi_names_every_path(client: TestClient) -> None:
     assert client.get("/docs").status_code == 200
 
 
-def test_a_thousand_hostile_requests_change_nothing(client: TestClient, shard: Shard) -> None:
+@pytest.mark.parametrize("count", [168, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hostile_requests_change_nothing(client: TestClient, shard: Shard, count: int) -> None:
     (images,) = pixels(4)
     client.post("/predict", files=as_files(images), data={"stream": "cam"})
     before, rows = state_of(shard.host, "cam"), shard.host.overview()
     settings = shard.host.settings
     supply = attacks(0, settings.max_body, settings.max_images, TOKEN)
-    for attack in islice(supply, 1000):
+    for attack in islice(supply, count):
         headers = {**attack.arguments.pop("headers", {}), **attack.headers}
         answer = client.request(attack.method, attack.path, headers=headers, **attack.arguments)
         assert answer.status_code in attack.status, (attack.kind, answer.status_code, answer.text)
@@ -186,6 +187,40 @@ def test_a_dead_shard_is_a_503_that_says_when_to_come_back() -> None:
     with TestClient(make_app([Dead()], settings), "http://127.0.0.1") as client:
         for answer in (client.get("/streams"), client.get("/healthz"), client.get("/metrics")):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_many_large_bodies_at_once_do_not_fill_the_memory() -> None:
+    settings = a_host(max_body=1000).settings
+    wait = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await wait.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def ask(app: Protected) -> int:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": bytes(900)}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")]}
+        await app(scope, receive, send)
+        return int(sent[0]["status"])
+
+    async def main() -> list[int]:
+        app = Protected(slow, settings)
+        tasks = [asyncio.create_task(ask(app)) for _ in range(10)]
+        await asyncio.sleep(0.01)
+        wait.set()
+        found = await asyncio.gather(*tasks)
+        assert app.held == 0
+        return found
+
+    assert asyncio.run(main()) == [200] * 8 + [503] * 2
 
 
 def test_a_body_that_does_not_come_and_an_answer_that_does_not_end() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +15,7 @@ from ..errors import ConfigError, MissingExtraError
 from .settings import Settings
 
 OBJECTS = 1 << 29  # bytes of images on their way between processes
+SLOWEST = 120  # seconds until the proxy listens
 QUIET = {"log_level": "WARNING", "enable_access_log": False}
 PATIENCE = {  # a slow machine is not a broken one
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
@@ -41,10 +44,11 @@ def serving(settings: Settings, **ray_options: Any) -> Iterator[str]:
     ray.init(address="local", **{**options, **ray_options})
     try:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
-        serve.start(
-            http_options={"host": settings.host, "port": settings.port}, logging_config=QUIET
-        )
+        http = {"host": settings.host, "port": settings.port}
+        with suppress(TimeoutError):  # the proxy takes more than a minute; all else is there
+            serve.start(http_options=http, logging_config=QUIET)
         deploy(settings)
+        _until_listening(settings.host, settings.port)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         yield f"http://{host}:{settings.port}/"
     finally:
@@ -62,6 +66,21 @@ def deploy(settings: Settings) -> None:
         serve.run(make(here(settings)), name="fretta", route_prefix="/", logging_config=QUIET)
     except RuntimeError as error:
         raise ConfigError(f"the service does not start: {error}") from error
+
+
+def _until_listening(host: str, port: int) -> None:
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    end = time.monotonic() + SLOWEST
+    while True:
+        try:
+            socket.create_connection((here, port), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ConfigError(
+                    f"nothing listens on host={host!r}, port={port} after {SLOWEST} s: {error}"
+                ) from error
+            time.sleep(0.2)
 
 
 def here(settings: Settings) -> Settings:

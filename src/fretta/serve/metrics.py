@@ -34,25 +34,28 @@ class Latencies:
         del self._counts[name], self._sums[name]
 
 
+# key of a row: name of the metric, what it is
 COUNTERS = {
-    "images": "Images that were answered.",
-    "batches": "Batches that were answered.",
-    "learned": "Batches that were learned from.",
-    "by_source": "Images on which the source model spoke.",
-    "seconds": "Seconds of computing.",
+    "images": ("images", "Images that were answered."),
+    "batches": ("batches", "Batches that were answered."),
+    "learned": ("batches_learned", "Batches that were learned from."),
+    "by_source": ("images_by_source", "Images on which the source model spoke."),
+    "seconds": ("compute_seconds", "Seconds of computing."),
 }
 GAUGES = {
-    "entropy": "Mean entropy of the predictions of the last batch.",
-    "drift": "Distance of the adapted parameters from those of the source model.",
-    "nrs": "Redundancy of the features of the last batch.",
-    "changed": "Share of predictions that differ from the source model's, last batch.",
-    "frozen": "1 where the stream predicts without learning.",
+    "entropy": ("entropy", "Mean entropy of the predictions of the last batch."),
+    "drift": ("drift", "Distance of the adapted parameters from those of the source model."),
+    "nrs": ("redundancy", "NRS of the features of the last batch."),
+    "changed": ("changed", "Share of predictions that differ from the source model's, last batch."),
+    "frozen": ("frozen", "1 where the stream predicts without learning."),
 }
-OF_SHARD = {
-    "in_memory": "Streams in memory.",
-    "waiting": "Images that wait for their batch.",
-    "checkpoints": "Checkpoints that were written.",
-    "checkpoint_failures": "Checkpoints that could not be written.",
+SHARD_COUNTERS = {
+    "checkpoints": ("checkpoints", "Checkpoints that were written."),
+    "checkpoint_failures": ("checkpoint_failures", "Checkpoints that could not be written."),
+}
+SHARD_GAUGES = {
+    "in_memory": ("streams_in_memory", "Streams in memory."),
+    "waiting": ("images_waiting", "Images that wait for their batch."),
 }
 
 
@@ -79,16 +82,19 @@ def _families(shards: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
     )
 
     rows = [row for shard in shards for row in shard["streams"] if row.get("in_memory")]
+    by_stream = [(row["name"], row) for row in rows]
+    by_shard = [(str(shard["shard"]), shard) for shard in shards]
     for names, family, key, found in (
-        (COUNTERS, CounterMetricFamily, "stream", [(row["name"], row) for row in rows]),
-        (GAUGES, GaugeMetricFamily, "stream", [(row["name"], row) for row in rows]),
-        (OF_SHARD, GaugeMetricFamily, "shard", [(str(s["shard"]), s) for s in shards]),
+        (COUNTERS, CounterMetricFamily, "stream", by_stream),
+        (GAUGES, GaugeMetricFamily, "stream", by_stream),
+        (SHARD_COUNTERS, CounterMetricFamily, "shard", by_shard),
+        (SHARD_GAUGES, GaugeMetricFamily, "shard", by_shard),
     ):
-        for name, text in names.items():
+        for field, (name, text) in names.items():
             values = family(f"fretta_{name}", text, labels=[key])
             for label, row in found:
-                if row.get(name) is not None:
-                    values.add_metric([label], float(row[name]))
+                if row.get(field) is not None:
+                    values.add_metric([label], float(row[field]))
             yield values
     actions = CounterMetricFamily(
         "fretta_guard_actions", "What the guard did.", labels=["stream", "action"]

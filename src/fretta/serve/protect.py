@@ -18,6 +18,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/healthz")  # the dashboard, which asks for the token itself; for load balancers
+AT_ONCE = 8  # bodies of the largest size in memory
 HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -40,6 +41,7 @@ class Protected:
     def __init__(self, app: App, settings: Settings) -> None:
         self.app, self.token = app, settings.bearer
         self.max_body, self.timeout = settings.max_body, settings.timeout
+        self.held = 0  # bytes of all requests that are not answered yet
         self.local = settings.host in HERE and self.token is None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -51,15 +53,20 @@ class Protected:
             return
         refusal = self._check(scope)
         started = complete = False
-        read = 0
+        read = 0  # bytes
 
         async def counted() -> Message:
             nonlocal refusal, read, complete
             message = await receive()
-            read += len(message.get("body", b""))
+            some = len(message.get("body", b""))
+            read, self.held = read + some, self.held + some
             complete = not message.get("more_body", False)
             if read > self.max_body:
                 refusal = self._too_large("more")
+            elif self.held > AT_ONCE * self.max_body:
+                reason = "too many large requests at once; try again later"
+                refusal = Refusal(503, reason, {"retry-after": "1"})
+            if refusal is not None:
                 raise ValueError(refusal.reason)
             return message
 
@@ -81,6 +88,8 @@ class Protected:
         except Exception:
             if refusal is None:
                 raise
+        finally:
+            self.held -= read
         if refusal is not None and not started:
             await _respond(send, refusal)
 

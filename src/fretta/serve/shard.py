@@ -19,7 +19,7 @@ from .settings import Settings
 Result = TypeVar("Result")
 Image = NDArray[np.uint8]
 CONTROLS = ("reset", "freeze", "resume")
-BATCHES_AHEAD = 256  # that may wait in a shard, before requests are turned away
+BATCHES_AHEAD = 128  # that may wait in a shard, before requests are turned away
 
 
 class ShardLike(Protocol):
