@@ -24,6 +24,7 @@ from . import (
     others,
     pages,
     reliability,
+    serving,
     speed,
     streams,
     tables,
@@ -45,6 +46,7 @@ PAGES = (
     "auto",
     "comparison",
     "reliability",
+    "serve",
 )
 FILES = ("README.md", *(f"docs/{name}.md" for name in PAGES))
 RULES = (Rule.EXTRA_CORRUPTIONS, Rule.FIRST_DOMAIN, Rule.LABEL_FREE, Rule.ORACLE)
@@ -104,6 +106,8 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "precision": speed.precision_table,
     "comparison-speed": comparison.steps_table,
     "comparison-agreement": comparison.agreement_table,
+    "serve-load": serving.load_table,
+    "serve-kills": serving.kills_text,
     "faults": reliability.faults_table,
     "faults-fixed": reliability.fixed_list,
     "faults-in-short": reliability.faults_text,
