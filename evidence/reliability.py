@@ -109,7 +109,7 @@ FIXED: tuple[tuple[str, str, str], ...] = (
 
 def rows(evidence: Evidence) -> list[dict[str, Any]]:
     areas = evidence.benchmark("faults")["areas"]
-    return [{"area": AREAS[name], **row} for name in areas for row in areas[name]["rows"]]
+    return [{**row, "area": AREAS[name]} for name in areas for row in areas[name]["rows"]]
 
 
 def fixed(promise: str) -> tuple[str, str] | None:
@@ -123,8 +123,9 @@ def faults_table(evidence: Evidence) -> str:
     for row in rows(evidence):
         found = fixed(row["promise"])
         test = "" if found is None else f"`{found[1].partition('::')[2]}`"
-        table.append([row["area"], row["promise"], f"{row['tried']:,}", str(row["failed"]), test])
-    return markdown(["", "promise", "tried", "failed", "fixed in"], table)
+        promise = f"*{row['area']}*: {row['promise']}"
+        table.append([promise, f"{row['tried']:,}", str(row["failed"]), test])
+    return markdown(["promise", "tried", "failed", "fixed in"], table)
 
 
 def fixed_list(evidence: Evidence) -> str:
