@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaWarning, InputError
-from fretta.guard import Guard, Health
+from fretta.guard import Guard, Health, Mode
 from fretta.guard.judge import judge_learning, judge_statistics, source_lost, trusted_again
 from fretta.guard.monitor import compare
 from fretta.guard.schedule import Looks
@@ -441,3 +441,18 @@ def test_settings_that_cannot_work() -> None:
     for values in ({"window": 0}, {"keep": 1.5}, {"sample": 2.0}, {"max_cost": float("nan")}):
         with pytest.raises(ConfigError, match=next(iter(values))):
             Guard(**values)  # type: ignore[arg-type]
+
+
+def test_health_while_the_source_predicts_is_that_of_the_batch() -> None:
+    """A resumed stream writes the same records: no features of an earlier batch are in them."""
+    a, b = (adapter("tent", "rollback") for _ in range(2))
+    first, second = batches(6, 6)
+    a(first)
+    supervisor = a._supervisor
+    assert supervisor is not None
+    supervisor.mode, supervisor.missing = Mode.SOURCE, 1000
+    b.load_state_dict(a.state_dict())
+    assert torch.equal(a(second), b(second))
+    assert a.health == b.health
+    assert a.health is not None
+    assert a.health.nrs is None

@@ -97,7 +97,7 @@ class Supervisor:
         elif snapshot is None:
             snapshot = take_snapshot(learner.model, learner.method, copy_value)
         logits = learner.learn(x) if learning else learner.watch(x)
-        health, mean = self._measure(logits, before)
+        health, mean = self._measure(logits, before, learner.head_input)
         beside = References(learner, x)
         if self.measures_only:
             examiner.sample(x, logits, health)
@@ -123,7 +123,8 @@ class Supervisor:
         """The source model predicts; the statistics do so silently, and nothing is learned."""
         self.by_source = True
         source = self.learner.source_forward(x)
-        health, _ = self._measure(source, flat(self.learner.model.parameters()))
+        # no features: those that are kept are of the adapted model, on an earlier batch
+        health, _ = self._measure(source, flat(self.learner.model.parameters()), None)
         unlearned = self.learner.watch(x)
         self.missing -= len(x)
         if self.examiner.returns(unlearned, source, enough=self.missing <= 0):
@@ -131,12 +132,14 @@ class Supervisor:
         reason = "the source model predicts until adaptation can be trusted"
         return source, health, Harm("source", reason)
 
-    def _measure(self, logits: Tensor, before: Tensor | None) -> tuple[Health, Tensor]:
+    def _measure(
+        self, logits: Tensor, before: Tensor | None, features: Tensor | None
+    ) -> tuple[Health, Tensor]:
         return measure(
             logits,
             self.learner.method,
             self.batch,
-            features=self.learner.head_input,
+            features=features,
             now=flat(self.learner.model.parameters()),
             before=before,
             origin=self.origin,
