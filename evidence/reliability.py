@@ -19,7 +19,7 @@ AREAS = {
     "service": "Service",
 }
 # What the campaign broke before it was fixed: the beginning of a promise, how often of how many
-# cases when first tried, what was wrong, and the test that fails without the fix.
+# cases when first tried, what was wrong, and the test of it.
 FIXED: tuple[tuple[str, str, str], ...] = (
     (
         "after an error the adapter equals",
