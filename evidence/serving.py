@@ -24,11 +24,13 @@ def load_table(evidence: Evidence) -> str:
 
 def kills_text(evidence: Evidence) -> str:
     found = evidence.benchmark("serve")["kills"]
-    return (
-        f"{found['kills']} × `kill -9` under load: {found['answered']:,} of"
-        f" {found['images']:,} images answered, {found['wrong']} wrongly;"
-        f" {found['streams_with_the_state_of_the_replay']} of {found['streams']} streams end in the"
-        " state of the replay; a stream forgot at most"
-        f" {found['most_batches_forgotten']} batches at a death, with a checkpoint every"
-        f" {found['checkpoint_every']}."
-    )
+    lines = [
+        f"{found['kills']} × `kill -9` under load:",
+        "",
+        f"- {found['answered']:,} of {found['images']:,} images answered, {found['wrong']} wrongly",
+        f"- {found['streams_with_the_state_of_the_replay']} of {found['streams']} streams end in"
+        " the state of the replay",
+        f"- a stream forgot at most {found['most_batches_forgotten']} batches at a death, with a"
+        f" checkpoint every {found['checkpoint_every']}",
+    ]
+    return "\n".join(lines)

@@ -80,8 +80,7 @@ def head_table(evidence: Evidence) -> str:
 def soak_table(evidence: Evidence) -> str:
     rows = [
         [m["method"], f"{m['late_over_early']:.3f}", f"{m['memory_growth_mib']:.1f}"]
-        for name in ("soak", "soak-others")
-        for m in evidence.benchmark(name)["methods"]
+        for m in evidence.benchmark("soak")["methods"]
     ]
     return markdown(["method", "late / fresh", "growth, MiB"], rows)
 
