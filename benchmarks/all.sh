@@ -15,9 +15,7 @@ case $what in speed | all)
     python "$here/steps.py" --only cifar-100 narrow --rounds 3 --out "$out/steps-small.json"
     python "$here/steps.py" --only resnet50 --rounds 3 --out "$out/steps-large.json" # vit takes long
     python "$here/head.py" --out "$out/head.json"
-    python "$here/soak.py" --methods source,bn,tent,eta,eata,sar,tsd,tipi,tea,s-fret,g-fret --out "$out/soak.json"
-    python "$here/soak.py" --methods stein,auto,t3a,lame,shot-im,cotta,rotta,note,deyo,roid,cmf,rdumb,memo,delta,foa-shift \
-        --out "$out/soak-others.json"
+    python "$here/soak.py" --out "$out/soak.json"
     python "$here/pipeline.py" --rounds 3 --out "$out/pipeline.json"
     python "$here/choices.py" --rounds 3 --out "$out/choices.json"
     python "$here/memory.py" --rounds 3 --batch-size 64 --out "$out/memory.json"
