@@ -68,6 +68,21 @@ def import_object(spec: str, what: str) -> Any:
     return found
 
 
+_interrupted = threading.Event()
+
+
+def raise_interrupt(number: int, frame: object) -> None:
+    """A handler of SIGINT that remembers it: compiled code may turn the exception into another."""
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+def check_interrupt() -> None:
+    """Raise KeyboardInterrupt if `raise_interrupt` did: an error that came since is its doing."""
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
     """Processes started inside never see SIGINT, so that Ctrl-C is answered once, by the parent.

@@ -8,7 +8,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
+from fretta import _util
 from fretta._util import ignoring_interrupts
 from fretta.cli import progress
 from fretta.cli.app import Commands, after_interrupt
@@ -36,13 +39,32 @@ def test_the_line() -> None:
     assert "fretta" not in after_interrupt("tsne", ["analyze", "tsne"])
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), PermissionError(13, "denied", "a/b")])
-def test_commands_end_in_one_line(error: BaseException, capfd: pytest.CaptureFixture[str]) -> None:
+def swallow_interrupt(*_: object) -> None:
+    """As compiled code may: its own error takes the place of KeyboardInterrupt."""
+    try:
+        _util.raise_interrupt(signal.SIGINT, None)
+    except KeyboardInterrupt:
+        raise ValueError("could not determine the shape") from None
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def deny(*_: object) -> None:
+    raise PermissionError(13, "denied", "a/b")
+
+
+@pytest.mark.parametrize("work", [interrupt, swallow_interrupt, deny])
+def test_commands_end_in_one_line(
+    work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_util, "_interrupted", threading.Event())
     app = typer.Typer(cls=Commands)
 
     @app.command()
     def run() -> None:
-        raise error
+        work()
 
     @app.command()
     def other() -> None: ...
@@ -52,12 +74,23 @@ def test_commands_end_in_one_line(error: BaseException, capfd: pytest.CaptureFix
         result = CliRunner().invoke(app, ["run"])
     finally:
         signal.signal(signal.SIGINT, before)
-    if isinstance(error, KeyboardInterrupt):
+    if work is not deny:
         assert result.exit_code == 130
         assert "to go on: fretta" in result.stderr
         assert result.stderr.count("\n") == 1
     else:
         assert str(result.exception) == "denied: 'a/b'"
+
+
+def test_an_interrupted_run_is_no_failed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_util, "_interrupted", threading.Event())
+    monkeypatch.setattr("fretta.experiment.run._run", swallow_interrupt)
+    store = Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(small_jobs("source", limit=32), store, options=ONE)
+    assert not list(store.records())
 
 
 def hear(pipe: multiprocessing.connection.Connection) -> None:

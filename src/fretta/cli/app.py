@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.table import Table
 
+from .._util import check_interrupt, raise_interrupt
 from ..errors import FrettaError
 from ..memory import keep_memory
 
@@ -34,9 +35,9 @@ class Commands(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see __main__.py
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, raise_interrupt)
         try:
-            return super().invoke(ctx)
+            return self._invoke(ctx)
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends at once
             print_error(after_interrupt(ctx.invoked_subcommand, sys.argv[1:]), "stopped")
@@ -46,6 +47,13 @@ class Commands(typer.core.TyperGroup):
                 raise
             place = "" if error.filename is None else f": {str(error.filename)!r}"
             raise FrettaError(f"{error.strerror or error}{place}") from error
+
+    def _invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception:
+            check_interrupt()
+            raise
 
 
 def after_interrupt(name: str | None, arguments: list[str]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._util import check_interrupt
 from ..adapter import Adapter
 from ..data import Preprocessing, Stream
 from ..errors import FrettaError, HeadError, ModelError, StateError
@@ -55,6 +56,7 @@ def adapter_of(run: Run, case: Case) -> Adapter:
     return case.adapter(
         run.method,
         guard=run.adapter.get("guard"),
+        precision=run.adapter.get("precision"),
         batch_size=run.batch_size,
         **{**common, **run.hyperparameters},
     )
@@ -78,6 +80,7 @@ def execute(
     try:
         extra = _run(job, store, record, device, workers, checkpoint_seconds, on_batch)
     except (FrettaError, RuntimeError, ValueError, OSError, MemoryError) as error:
+        check_interrupt()
         record.error = "".join(traceback.format_exception(error))
     record.provenance = {**provenance(), **record.provenance}
     store.put(record, extra)
