@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, DataError, FrettaError, StoreError
-from ..experiment.execute.cluster import OnProgress, begin_work, connected, run_tasks
+from ..experiment.execute.cluster import OnProgress, begin_work, connected, run_tasks, task_device
 from . import output
 from .options import FREE, STDIN, AdaptOptions
 from .run import adapt_images
@@ -54,8 +54,8 @@ def adapt_on_ray(
     retries   after a worker died
     resume    streams that are complete stay, the others go on or begin
     """
-    cuda = (options.device or "cpu").startswith("cuda")
-    options = replace(options, device="cuda" if cuda else options.device or "cpu")
+    options = replace(options, device=task_device(options.device))
+    cuda = options.device == "cuda"
     streams = {
         name: replace(options, data=path, out=options.out / name)
         for name, path in stream_names(data).items()
@@ -73,11 +73,12 @@ def adapt_on_ray(
     }
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": retries}
     if tasks:
-        with connected(address, threads, cuda) as ray:
+        with connected(address, threads, cuda) as (ray, stays):
             with output.disk_errors(mark):
                 mark.mkdir(parents=True)
             try:
-                with closing(run_tasks(ray, _task, tasks, on_progress, **needs)) as ended:
+                ended = run_tasks(ray, _task, tasks, on_progress, cancel=stays, **needs)
+                with closing(ended):
                     for name, reference in ended:
                         ends[name] = _result(ray, reference, name, streams[name].out)
                         on_end(ends[name])

@@ -21,11 +21,17 @@ AHEAD = 8  # tasks in the queue beyond those that have a place: a free core neve
 OnProgress = Callable[[str, int, int], None]  # key of a task, done, total
 
 
-@contextmanager
-def connected(address: str, threads: int, cuda: bool) -> Iterator[Any]:
-    """The module `ray`. `local` starts a cluster here, any other address joins one.
+def task_device(device: str | None) -> str:
+    """The device inside a task: Ray hands out the GPU that is asked for, as number 0."""
+    name = device or "cpu"
+    return "cuda" if name.startswith("cuda") else name
 
-    A connection that is there is used and left open.
+
+@contextmanager
+def connected(address: str, threads: int, cuda: bool) -> Iterator[tuple[Any, bool]]:
+    """The module `ray`, and whether the connection was there: then it is used and left open.
+
+    `local` starts a cluster here, any other address joins one.
     """
     try:
         import ray
@@ -38,7 +44,7 @@ def connected(address: str, threads: int, cuda: bool) -> Iterator[Any]:
         join(ray, address, threads)
     try:
         check_resources(ray, {"CPU": threads, "GPU": int(cuda)}, alone=ours and address == "local")
-        yield ray
+        yield ray, not ours
     finally:
         if ours:
             ray.shutdown()
@@ -87,10 +93,13 @@ def run_tasks(
     threads: int,
     cuda: bool,
     retries: int,
+    cancel: bool,
 ) -> Generator[tuple[str, Any]]:
     """(key, what ray.get takes) of each task as it ends. Tasks get a board as last argument.
 
-    Ray gives the task of a dead worker to another, `retries` times.
+    retries   how often Ray gives the task of a dead worker to another
+    cancel    when interrupted: only where the connection stays. Its end ends its tasks, and
+              canceling one that just ended would kill the driver (Ray 2.60, task_manager.cc)
     """
     task = ray.remote(num_cpus=threads, num_gpus=int(cuda), max_retries=retries, name="fretta")(
         function
@@ -108,9 +117,9 @@ def run_tasks(
             for reference in ended:
                 yield running.pop(reference), reference
     finally:
-        for reference in running:  # interrupted: they continue from their checkpoints one day
+        for reference in running if cancel else ():  # they go on from their checkpoints one day
             with suppress(ray.exceptions.RayError):
-                ray.cancel(reference, force=True)
+                ray.cancel(reference)
 
 
 class _Progress:

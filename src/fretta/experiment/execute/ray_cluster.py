@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import StoreError
 from ..records import Job, Place, Record
 from ..store import Store
-from .cluster import begin_work, connected, run_tasks
+from .cluster import begin_work, connected, run_tasks, task_device
 from .jobs import Event, OnEvent, Options, failed, run_one
 
 
@@ -24,13 +24,12 @@ def run_on_ray(
     jobs: list[Job], store: Store, options: Options, tell: OnEvent, address: str
 ) -> Iterator[Record]:
     """Yield records as runs end. `local` starts a cluster here, any other address joins one."""
-    # The device is part of what Ray hands out: a GPU must be asked for, and is then number 0.
-    cuda = (options.device or "cpu").startswith("cuda")
-    threads = options.threads or 1
-    options = replace(options, threads=threads, device="cuda" if cuda else options.device or "cpu")
+    threads, device = options.threads or 1, task_device(options.device)
+    options, cuda = replace(options, threads=threads, device=device), device == "cuda"
     if store.local is not None:  # workers have another working folder
         store = Store(store.local.absolute())
-    mark, by_key, began = f"seen-{uuid.uuid4().hex}", {job.run.key: job for job in jobs}, set[str]()
+    mark = f".seen-{uuid.uuid4().hex}"  # hidden: a driver that is killed leaves it
+    by_key, began = {job.run.key: job for job in jobs}, set[str]()
 
     def begin(key: str) -> None:
         if key not in began:
@@ -45,10 +44,11 @@ def run_on_ray(
     shared = (store.where, asdict(options), mark, os.environ.get("FRETTA_DATA"))
     tasks = {key: (_here(job).to_json(), *shared) for key, job in by_key.items()}
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": options.retries}
-    with connected(address, threads, cuda) as ray:
+    with connected(address, threads, cuda) as (ray, stays):
         store.write_checkpoint(mark, b"")
         try:
-            with closing(run_tasks(ray, _task, tasks, on_progress, **needs)) as ended:
+            ended = run_tasks(ray, _task, tasks, on_progress, cancel=stays, **needs)
+            with closing(ended):
                 for key, reference in ended:
                     record = _result(ray, reference, by_key[key], store)
                     begin(key)
