@@ -39,11 +39,13 @@ def modules_of_one_batch(work: Callable[[], Any], number: int) -> set[str]:
     def enter(frame: FrameType, event: str, _: Any) -> None:
         nonlocal batch
         file = frame.f_code.co_filename
-        if event == "call" and batch <= number and file.startswith(prefix):
+        if event == "call" and file.startswith(prefix):
             name = file.removeprefix(prefix).removesuffix(".py")
             batch += name == "adapter" and frame.f_code.co_name == "forward"
             if batch == number:
                 seen.add(name)
+            elif batch > number:
+                sys.setprofile(None)  # seen enough
 
     before = sys.getprofile()
     threading.setprofile(enter)

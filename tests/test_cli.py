@@ -12,7 +12,6 @@ from PIL import Image
 
 import fretta
 from commands import fretta as run_command
-from commands import fretta_alone
 from fretta.cli import with_ray_address
 from fretta.cli.data import severities
 from fretta.describe import describe
@@ -21,7 +20,7 @@ from fretta.models.load import ASSETS
 
 
 def test_list_version_and_help() -> None:
-    out = fretta_alone("list")
+    out = run_command("list")
     assert out.returncode == 0
     lines = out.stdout.splitlines()
     assert lines[0].split()[:3] == ["method", "passes", "needs"]

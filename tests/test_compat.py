@@ -17,6 +17,7 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_after_importing_compat() -> None:
     run(f"import fretta.compat; {UNLOADED}import timm, torchvision")
 

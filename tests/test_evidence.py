@@ -16,7 +16,12 @@ from fretta.methods import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "evidence"
-SENTENCES = ("provenance", "verdicts-in-short")  # blocks of one line
+SENTENCES = (
+    "provenance",
+    "verdicts-in-short",
+    "streams-which",
+    "streams-caption",
+)  # blocks of one line
 
 
 @pytest.fixture(scope="module")

@@ -26,15 +26,21 @@ def reliability() -> Any:
         sys.path.remove(str(ROOT))
 
 
-def test_no_failure_is_open_and_nothing_was_left_out() -> None:
+def test_no_failure_is_open_and_nothing_was_left_out(reliability: Any) -> None:
     areas = json.loads(RECORD.read_text(encoding="utf-8"))["areas"]
     rows = [row for area in areas.values() for row in area["rows"]]
     assert [row for row in rows if row["failed"]] == []
-    assert set(areas) >= {"batches", "models", "states", "files", "stores", "kills", "load", "live"}
+    assert set(areas) | {"cluster"} == set(reliability.AREAS)
     (cases,) = [r["tried"] for r in rows if r["promise"].startswith("a batch of any kind")]
     assert cases >= 5000
-    assert all(row["tried"] >= 20 for row in areas["kills"]["rows"])
     assert len(areas["kills"]["rows"]) == 5
+    killed = [
+        row["tried"] for a in ("kills", "cluster") for row in areas.get(a, {"rows": ()})["rows"]
+    ]
+    assert min(killed) >= 20
+    service = [r["tried"] for r in areas["service"]["rows"] if r["promise"].startswith("kill -9")]
+    assert len(service) == 2
+    assert sum(service) >= 20
 
 
 def test_every_fix_has_its_test(reliability: Any) -> None:
@@ -44,7 +50,15 @@ def test_every_fix_has_its_test(reliability: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("areas", ["batches,states,load", "models,files,live", "stores,kills"])
+@pytest.mark.parametrize(
+    "areas",
+    [
+        "batches,states,load",
+        "models,files,live",
+        "stores,kills",
+        pytest.param("cluster,service", marks=pytest.mark.ray),
+    ],
+)
 def test_the_short_campaign(areas: str) -> None:
     line = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--short", "--only", areas]
     places = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])

@@ -15,6 +15,7 @@ from fretta.guard import Guard, Health, Mode
 from fretta.guard.judge import judge_learning, judge_statistics, source_lost, trusted_again
 from fretta.guard.monitor import compare
 from fretta.guard.schedule import Looks
+from fretta.learner import Learner
 from fretta.method import Method
 from fretta.methods import REGISTRY
 from fretta.models import load_source
@@ -355,9 +356,9 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
     images = {"source_forward": 0, "unlearned_forward": 0}
 
     def counted(name: str) -> Any:
-        forward = getattr(fretta.Adapter, name)
+        forward = getattr(Learner, name)
 
-        def count(self: fretta.Adapter, x: Tensor) -> Tensor:
+        def count(self: Learner, x: Tensor) -> Tensor:
             images[name] += len(x)
             result: Tensor = forward(self, x)
             return result
@@ -365,7 +366,7 @@ def test_a_healthy_stream_is_left_alone_at_a_bounded_cost(
         return count
 
     for name in images:
-        monkeypatch.setattr(fretta.Adapter, name, counted(name))
+        monkeypatch.setattr(Learner, name, counted(name))
     guarded = fretta.adapt(digits.model, "tent", guard="rollback")
     plain = fretta.adapt(digits.model, "tent")
     for _ in range(3):
@@ -397,7 +398,7 @@ def test_learning_is_forgotten_and_statistics_stay(digits: Digits) -> None:
     statistics, gate = a.model.statistics, a.method.gate  # type: ignore[attr-defined]
     assert statistics is not None
     before = statistics.used[0].clone()
-    a.unlearn()
+    a.learner.unlearn()
     assert a.method.gate is gate  # type: ignore[attr-defined]
     assert torch.equal(statistics.used[0], before)
     assert same(dict(a.model.adapted), a.model.origin)

@@ -12,6 +12,7 @@ import torch
 
 import fretta
 from fretta.guard import Health, JsonlWriter, TensorBoardWriter, measure
+from fretta.learner import Learner
 from fretta.methods import REGISTRY, Source
 from nets import Wrapped, batches, build, same, snapshot
 from test_conformance import settings
@@ -74,7 +75,7 @@ def test_health_is_measured_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> 
             raise RuntimeError("measured too early")
 
         patch.setattr("fretta.adapter.measure", never)
-        patch.setattr(fretta.Adapter, "source_forward", never)
+        patch.setattr(Learner, "source_forward", never)
         for x in batches(6, 6):
             logits = a(x)
         with pytest.raises(RuntimeError, match="too early"):

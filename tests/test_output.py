@@ -12,8 +12,8 @@ import fretta
 from fretta.errors import ConfigError, HeadError
 from fretta.parts.destroy import occluded, ordered_patches, ordered_pixels
 from fretta.parts.laplacian import adjusted, affinity
-from fretta.parts.merging import pull
 from fretta.parts.prior import smoothed_prior, times_prior, with_prior
+from fretta.parts.tensors import pull
 from nets import TIGHT, Wrapped, batches, build, same
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")

@@ -21,9 +21,10 @@ SOURCE = ROOT / "src" / "fretta"
 LAYERS = [
     ["errors", "memory"],
     ["_util", "compat", "corruptions", "parts"],
-    ["models", "method", "export"],
+    ["models", "method"],
     ["data", "methods", "prepare", "state"],
-    ["guard", "streams"],
+    ["learner", "streams"],
+    ["guard", "export"],
     ["adapter"],
     ["api", "describe", "inspection"],
     ["experiment"],
@@ -108,6 +109,7 @@ def test_a_plain_import_loads_nothing_heavy() -> None:
     assert loaded_by("import fretta; dir(fretta)", "torch numpy safetensors") == "[]"
 
 
+@pytest.mark.slow
 def test_what_the_pages_write_is_there_after_a_plain_import() -> None:
     """`fretta.guard.Guard(...)`, `from fretta.data import ...`: in README, docs, docstrings."""
     pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *SOURCE.rglob("*.py")]
@@ -190,6 +192,6 @@ def test_adding_a_method_is_one_file_and_one_line(tmp_path: Path) -> None:
     conformance = str(ROOT / "tests" / "test_conformance.py")
     report = run(
         *("-m", "pytest", conformance, "-q", "-p", "no:cacheprovider", "--no-header"),
-        *("-k", "pseudo", "-m", "not slow", "-c", str(ROOT / "pyproject.toml")),
+        *("-k", "pseudo", "-c", str(ROOT / "pyproject.toml")),
     )
     assert int(re.search(r"(\d+) passed", report)[1]) >= 12  # type: ignore[index]

@@ -29,7 +29,9 @@ def test_every_block_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_is_short() -> None:
-    assert len(README.split()) <= 900
+    """Words; the numbers of a table are none."""
+    lines = [line for line in README.splitlines() if not line.startswith("|")]
+    assert len(" ".join(lines).split()) <= 800
 
 
 def compare(printed: str, expected: str) -> None:

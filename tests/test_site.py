@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ import pytest
 
 import fretta
 from pages import ROOT, notebook_cells, paste
-
-CHROME, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+from screens import set_size
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,30 +114,11 @@ def test_a_method_page_has_what_info_says_and_its_results(site: Path) -> None:
     assert f"CIFAR-10-C, 128 {row}" in text
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    if CHROME is None or DRIVER is None:
-        pytest.skip("no Chromium and chromedriver here: the site is NOT tested")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROME
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"):
-        options.add_argument(argument)
-    options.add_argument(f"--user-data-dir={tmp_path / 'chromium'}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
 @pytest.mark.browser
 def test_search_works_from_disk_and_pages_fit_a_phone(site: Path, browser: Any) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
-    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Network.enable", {})
     browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
     browser.get(f"{(site / 'index.html').as_uri()}?q=entropy+minimization")
@@ -148,7 +126,7 @@ def test_search_works_from_disk_and_pages_fit_a_phone(site: Path, browser: Any) 
         lambda b: b.find_elements(By.CSS_SELECTOR, ".md-search-result__item a")
     )
     assert any("methods/" in link.get_attribute("href") for link in found)
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    set_size(browser, 390, 844, mobile=True)
     for name in ("index", "methods/g-fret", "comparison", "api/fretta"):
         browser.get((site / f"{name}.html").as_uri())
         width = "document.documentElement.scrollWidth"

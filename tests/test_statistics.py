@@ -12,13 +12,9 @@ import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError
 from fretta.models import load_source
+from fretta.parts.adaptive import AdaptiveStatistics, Assignment
 from fretta.parts.gate import Gate
-from fretta.parts.statistics import (
-    AdaptiveStatistics,
-    Assignment,
-    MovingStatistics,
-    image_moments,
-)
+from fretta.parts.statistics import MovingStatistics, image_moments
 from nets import batches, build
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")

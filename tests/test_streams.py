@@ -128,6 +128,24 @@ def test_the_page_knows_every_stream(script: Any, tables: Any) -> None:
     assert sorted(tables.STREAMS) == sorted(set(script.PLANS) - {"small", "bad"})
 
 
+def test_kinds_of_streams_and_which_method_to_use(tables: Any) -> None:
+    levels = {"source": 0.5, "bn": 0.4, "tent": 0.6, "stein": 0.7, "auto": 0.8}
+    every = [stream for streams in tables.KINDS.values() for stream in streams]
+    made = [record(stream, m, a) for stream in every for m, a in levels.items()]
+    made += [record(every[0], "auto", 0.2, seed=1)]  # not a seed of the others: not compared
+    made += [record(stream, "sar", 0.9) for stream in every[1:]]  # one stream is missing
+    text = tables.kinds_table(tables.Scores(made))
+    rows = {row.split("`")[1]: row for row in text.splitlines()[2:]}
+    assert list(rows) == ["auto", "stein", "tent", "source", "bn", "sar"]
+    assert rows["auto"].count("80.0") == len(tables.KINDS) + 1
+    assert rows["bn"].count("40.0 ▼") == len(tables.KINDS) + 1
+    assert "▼" not in rows["tent"]
+    assert rows["sar"].count("–") == 2  # of its kind, and the mean
+    words = tables.which_text(tables.Scores(made))
+    assert "by up to 10 points on one stream (`bn`" in words
+    assert "`tent` is above it, or equal, on every kind that was measured." in words
+
+
 def test_the_tables_say_what_the_records_say(tables: Any) -> None:
     text = tables.table_text(HAND)
     assert "| auto | **85.0** | +1.0 | 0 of 2 | 2.0 × |" in text

@@ -1,37 +1,34 @@
-"""The adapter: a private copy of the user's model, a method, and everything methods share."""
+"""The adapter: checks, guards, saves and exports a model that learns while it predicts."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from .errors import ConfigError, FrettaError, HeadError, ModelError, NeedError, StateError
-from .export import plain_copy
+from .errors import FrettaError, StateError
+from .export import export_plain
 from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
+from .learner import Learner
 from .method import Method, Need, Timing
 from .methods import build_method
-from .parts.classifier import Classifier, private_copy
-from .parts.compute import Compute, check_precision, choose_layout, compile_blocks
-from .parts.features import Capture, captured, capturing
-from .parts.output import USES_FEATURES, finish
+from .parts.classifier import Classifier
+from .parts.compute import Compute
+from .parts.features import captured, capturing
 from .prepare import (
     SmallBatchCheck,
-    caution_probabilities,
     check_needs,
     check_overflow,
     checked_batch,
     predicts,
-    source_batches,
     unwrapped,
 )
-from .state import copy_value, digest, restore_snapshot, take_snapshot
+from .state import digest, restore_snapshot, take_snapshot
 
 STATE_FORMAT = 2
 
@@ -83,12 +80,9 @@ class Adapter(nn.Module):
     ) -> None:
         """See the class for the arguments."""
         super().__init__()
-        self.method = build_method(method, hyperparameters)
-        self.method.check()
-        self.classes: int | None = None
+        built = build_method(method, hyperparameters)
+        built.check()
         self.guard = Guard.of(guard)
-        self.compute = compute or Compute()
-        self.head_input: Tensor | None = None  # what entered the head in the last forward
         self._batches = 0
         self._weights: str | None = None  # digest of the parameters that were given
         self._check_size = SmallBatchCheck()
@@ -98,26 +92,12 @@ class Adapter(nn.Module):
         self._health: Health | None = None
         self._last: tuple[Tensor, Tensor] | None = None  # logits and two images of the last batch
         net = unwrapped(model)
-        check_needs(net, self.method, source)
+        check_needs(net, built, source)
         with torch.inference_mode(False):
-            self.model = self._classifier(net, head, inplace)
+            self.learner = Learner(net, built, compute or Compute(), head, inplace)
             self.net = self.model.net  # registered: parameters(), to(), ... see it
-            self.model.freeze()
-            if source is not None and Need.SOURCE in self.method.needs:
-                self._prepare_from_source(source)
-
-    def _classifier(self, net: nn.Module, head: str | None, inplace: bool) -> Classifier:
-        compute = self.compute
-        # A model adapted in place stays as it is. Methods that move every weight by the sign of
-        # its gradient (TSD with Adam) turn rounding into more than rounding.
-        free = not inplace and not (self.method.gradient and Need.NORM not in self.method.needs)
-        layout = choose_layout(net, compute.layout, free)
-        net = net if inplace else private_copy(net, compute.share)
-        if layout is not None:
-            net.to(memory_format=getattr(torch, layout))  # type: ignore[call-overload]
-        model = Classifier(net, head, layout, compute.precision, compute.last_norms, compute.share)
-        check_precision(compute.precision, model.device)
-        return model
+            if source is not None and Need.SOURCE in built.needs:
+                self.learner.prepare_from_source(source)
 
     if TYPE_CHECKING:
 
@@ -133,17 +113,20 @@ class Adapter(nn.Module):
             torch.set_grad_enabled(self.method.gradient),
             self._whole(x) as (x, before),
         ):
-            self._begin_with(x)
+            learner = self.learner
+            learner.prepare(x)
+            self._check_size(x, self.method, self.model)
             every = 1 if self.method.episodic is True else self.method.reset_every
             if every is not None and self._batches % every == 0:
-                self.start_over()
+                learner.start_over()
                 before = None
             if self._supervisor is None and (self.guard is not None or self._callbacks):
-                self._look_for_head(x)
+                learner.look_for_head(x)
                 self._supervise()
+            learner.observed = self._supervisor is not None
             health, last = None, None
             if self._supervisor is None:
-                logits = self.learn(x).detach()
+                logits = learner.learn(x).detach()
                 last = (logits, spread(x).clone())
             else:
                 logits, health = self._supervisor.run(x, before)
@@ -155,72 +138,23 @@ class Adapter(nn.Module):
                 callback(self._health)
         return logits.detach()
 
-    def learn(self, x: Tensor) -> Tensor:
-        """The step itself, without checks and supervision."""
-        if self.method.episodic == "image":
-            return self._kept(*joined([self._episode(image) for image in x.split(1)]))
-        return self._kept(*self._learned(x))
-
-    def _learned(self, x: Tensor) -> tuple[Tensor, Capture]:
-        if self.model.statistics is not None and not self.method.settles:
-            with torch.no_grad():
-                self.model.settle(x)
-        for _ in range(self.method.steps):
-            with self._capturing(len(x)) as box, torch.inference_mode(not self.method.gradient):
-                logits = self.method.step(self.model, x)
-        if self.timing == "after":
-            with self._capturing(len(x)) as box, torch.no_grad():
-                logits = self.method.forward(self.model, x)
-        # an ordinary tensor again
-        return (logits.detach() if self.method.gradient else logits.clone()), box
-
-    def _episode(self, image: Tensor) -> tuple[Tensor, Capture]:
-        """One image on its own, from the initial state; only random numbers go on."""
-        running = self.method.running_state()
-        self.start_over()
-        for name, value in running.items():
-            if isinstance(value, torch.Generator):
-                setattr(self.method, name, value)
-        return self._learned(image)
-
-    def current(self, x: Tensor) -> Tensor:
-        """Logits of the model as it is, without checks."""
-        with self._capturing(len(x)) as box, torch.no_grad():
-            return self._kept(self.method.forward(self.model, x), box)
-
-    def watch(self, x: Tensor) -> Tensor:
-        """As `current`, but statistics that move do move."""
-        with self._capturing(len(x)) as box, torch.no_grad():
-            return self._kept(self.method.watch(self.model, x), box)
-
     def predict(self, x: Tensor) -> Tensor:
         """Predict with the model as adapted so far. No state changes."""
         with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
-            self._begin_with(x)
+            self.learner.prepare(x)
+            self._check_size(x, self.method, self.model)
             return self._check_finite(self._forward(x), x)
 
     def source_logits(self, x: Tensor) -> Tensor:
         """Logits of the model as it was given, batch-norm statistics and all. No state changes."""
         with torch.inference_mode(False), self._whole(x, learns=False) as (x, _):
-            self._prepare(x)
-            return self._check_finite(self.source_forward(x), x)
-
-    @torch.no_grad()
-    def source_forward(self, x: Tensor) -> Tensor:
-        """`source_logits` without checks."""
-        with self.model.as_source():
-            return self.model(x)
-
-    @torch.no_grad()
-    def unlearned_forward(self, x: Tensor) -> Tensor:
-        """Logits of the method without what it learned: its statistics, the first parameters."""
-        with self.model.with_initial_parameters():
-            return self._adapted(x)
+            self.learner.prepare(x)
+            return self._check_finite(self.learner.source_forward(x), x)
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(embeddings that enter the head, logits) of the model as adapted so far."""
         with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
-            classes = self._prepare(x)
+            classes = self.learner.prepare(x)
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
             with capturing(self.model.head_module) as box:
@@ -233,24 +167,9 @@ class Adapter(nn.Module):
         with self._turn:
             self._health, self._last, self._batches = None, None, 0
             if self.ready:
-                self.start_over()
+                self.learner.start_over()
             if self._supervisor is not None:
                 self._supervisor.reset()
-
-    def start_over(self) -> None:
-        """Model and method in their initial state; what the guard knows stays."""
-        with torch.inference_mode(False):
-            self.model.restore()
-            self._start(self.method)
-
-    def unlearn(self) -> None:
-        """As `start_over`, but what does not come from learning stays: statistics that move."""
-        method = self.method
-        lasting = {name: value for name, value in vars(method).items() if name in method.lasting}
-        with torch.inference_mode(False):
-            self.model.restore(statistics=False)
-            self._start(method)
-        vars(method).update(lasting)
 
     @contextmanager
     def _whole(
@@ -260,73 +179,27 @@ class Adapter(nn.Module):
         trace. One batch at a time: other threads wait."""
         x = checked_batch(x, self.model)
         with self._turn:
-            model, guard = self.model, self._supervisor
-            first = (self.method, model.head_name, model.place)
-            before = None
-            if self.ready and learns:
-                before = take_snapshot(model, self.method, copy_value)
+            guard, counted = self._supervisor, self._batches
             watched = guard.state_dict(keep=list) if guard and learns else None
-            was_ready, counted = self.ready, self._batches
             try:
-                yield x, before
+                with self.learner.all_or_nothing(learns) as before:
+                    yield x, before
             except BaseException:
-                if before is not None:
-                    restore_snapshot(model, self.method, before)
                 if guard is None:
                     self._supervisor = None
                 elif watched is not None:
                     guard.load_state_dict(watched)
-                if not was_ready:
-                    self._unprepare(*first)
-                _, model.head_name, model.place = first
                 self._batches = counted
                 raise
-
-    def _begin_with(self, x: Tensor) -> None:
-        self._prepare(x)
-        self._check_size(x, self.method, self.model)
-
-    def _unprepare(self, method: Method, head: str | None, place: Any) -> None:
-        """As before the first batch."""
-        self.method, self.classes = method, None
-        self.model.forget(head, place)
 
     def _check_finite(self, logits: Tensor, x: Tensor) -> Tensor:
         """NaN is returned only where weights diverged: the source model does predict the batch."""
         if not bool(predicts(logits).all()):
-            check_overflow(self.source_forward(x), x)
+            check_overflow(self.learner.source_forward(x), x)
         return logits
 
     def _forward(self, x: Tensor) -> Tensor:
-        return self.source_forward(x) if self.safe else self._adapted(x)
-
-    def _adapted(self, x: Tensor) -> Tensor:
-        with self._capturing(len(x)) as box:
-            logits = self.method.forward(self.model, x)
-        return self._finish(logits, box)
-
-    def _kept(self, logits: Tensor, box: Capture) -> Tensor:
-        """Keep the features of what is returned for whoever looks at them."""
-        self.head_input = None if box.features is None else box.features.detach()
-        return self._finish(logits, box)
-
-    def _finish(self, logits: Tensor, box: Capture) -> Tensor:
-        """The output stage, behind any method."""
-        output = self.method.output
-        z = captured(box, self.model.head_name) if output in USES_FEATURES else None
-        return finish(output, logits, None if z is None else z.detach())
-
-    @property
-    def _needs_head(self) -> bool:
-        return Need.HEAD in self.method.needs or self.method.output in USES_FEATURES
-
-    def _capturing(self, rows: int) -> AbstractContextManager[Capture]:
-        """Keep what enters the head in the forward whose logits are returned, the first one (or the
-        first ones, where a method takes a batch of so many rows in pieces)."""
-        wanted = self._supervisor is not None or self._needs_head
-        if not wanted or self.model.head_name is None:
-            return nullcontext(Capture())
-        return capturing(self.model.head_module, rows, skip=lambda: self.model.aside)
+        return self.learner.source_forward(x) if self.safe else self.learner.forward(x)
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -349,7 +222,7 @@ class Adapter(nn.Module):
                 origin=flat(self.model.origin.values()),
             )
             with torch.inference_mode(False):
-                source = self.source_forward(images).argmax(1)
+                source = self.learner.source_forward(images).argmax(1)
             differ = (source != spread(logits).argmax(1)).float()
             self._health = replace(health, changed=float(differ.mean()))
         return self._health
@@ -369,16 +242,10 @@ class Adapter(nn.Module):
         guarded = self._supervisor is not None and self._supervisor.by_source
         return guarded or not self.method.adapts or (self.ready and self.method.believes_source)
 
-    def _look_for_head(self, x: Tensor) -> None:
-        """Features are worth a look where there is a head; not every model has one."""
-        if self.model.head_name is None:
-            with suppress(HeadError, ModelError), self.model.as_source():
-                self.model.locate_head(x[:2], self.model(x[:2]).shape[1])
-
     def _supervise(self) -> Supervisor:
         if self.classes is None:
             raise StateError("the adapter has not seen a batch yet")
-        self._supervisor = Supervisor(self, self.guard, self.classes)
+        self._supervisor = Supervisor(self.learner, self.guard, self.classes)
         return self._supervisor
 
     # ---- export ---------------------------------------------------------------------------------
@@ -402,99 +269,39 @@ class Adapter(nn.Module):
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")
-        images = None if statistics == "batch" else statistics
-        if isinstance(images, str):
-            raise ConfigError(
-                f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
-                " batches, or None"
-            )
-        from_source = self.safe or self.method.believes_source
-        share = 1.0 if from_source else self.method.batch_share
-        if not from_source and self.method.output not in (None, "none"):
-            raise ConfigError(
-                f"output={self.method.output!r} looks at all predictions of a batch, which a plain"
-                " module cannot do; adapt with output='none' to export"
-            )
-        if share is None:
-            raise ConfigError(
-                f"{self.method.key} predicts by more than a forward of the model, which a plain"
-                " module cannot do"
-            )
-        if share < 1 and images is None and self.model.batch_norms:
-            raise ConfigError(
-                f"{self.method.key} mixes the statistics of every batch with the source's, which a"
-                " plain module cannot do; give statistics=, an iterable of image batches"
-            )
         with torch.inference_mode(False), torch.no_grad():
-            return plain_copy(
-                self.model,
-                source=from_source,
-                alpha=share,
-                images=None if images is None else source_batches(images, self.model),
-                forward=lambda x: self.method.forward(self.model, x),
-            )
-
-    # ---- once --------------------------------------------------------------------------------
-
-    @property
-    def ready(self) -> bool:
-        """Whether the first batch has been seen."""
-        return self.classes is not None
-
-    def _prepare(self, x: Tensor) -> int:
-        """On the first batch: count the classes, find the head, configure and start the method."""
-        if self.classes is not None:
-            return self.classes
-        with torch.no_grad():
-            logits = self.model(x)
-            classes = logits.shape[1]
-            if self._needs_head:
-                self.model.locate_head(x[:2], classes)
-            elif self.compute.compile is not None:  # to leave it uncompiled
-                self._look_for_head(x)
-        caution_probabilities(logits)
-        self._begin(classes)
-        return classes
-
-    def _prepare_from_source(self, source: Iterable[Any]) -> None:
-        batches = source_batches(source, self.model)
-        first = next(batches, None)
-        if first is None:
-            raise NeedError(f"{self.method.key} needs source images, but source= is empty")
-        with torch.no_grad():
-            classes = self.model(first).shape[1]
-            if self._needs_head:
-                self.model.locate_head(first[:2], classes)
-        self._begin(classes, chain([first], batches))
-
-    def _begin(self, classes: int, source: Iterable[Tensor] | None = None) -> None:
-        method = self.method.resolved(classes)
-        method.configure(self.model)
-        if method.statistics is not None or method.published_statistics != "batch":
-            kind = (
-                method.statistics if method.statistics is not None else method.published_statistics
-            )
-            self.model.set_statistics(kind, classes)
-        if self.compute.compile is not None:
-            compile_blocks(self.model.net, self.model.head_name, self.compute.compile)
-        self.model.remember()
-        if source is not None:
-            with torch.enable_grad():
-                method.fit(self.model, source)
-        self._start(method)
-        self.method, self.classes = method, classes
-
-    def _start(self, method: Method) -> None:
-        method.start(self.model)
-        if self.model.statistics is not None:
-            vars(method)["batch_norm"] = self.model.statistics  # running state like any other
+            return export_plain(self.learner, self.safe, statistics)
 
     # ---- facts -------------------------------------------------------------------------------
 
     @property
+    def ready(self) -> bool:
+        """Whether the first batch has been seen."""
+        return self.learner.ready
+
+    @property
+    def model(self) -> Classifier:
+        """The network as methods see it."""
+        return self.learner.model
+
+    @property
+    def method(self) -> Method:
+        return self.learner.method
+
+    @property
+    def classes(self) -> int | None:
+        """How many; None before the first batch."""
+        return self.learner.classes
+
+    @property
+    def head_input(self) -> Tensor | None:
+        """The features of the last batch, where the method or the guard needs them."""
+        return self.learner.head_input
+
+    @property
     def timing(self) -> Timing:
         """Whose logits are returned: of the forward before the update, or of one after it."""
-        return self.method.predict or self.method.timing
+        return self.learner.timing
 
     @property
     def adapted(self) -> list[str]:
@@ -543,7 +350,7 @@ class Adapter(nn.Module):
             self._weights = None
             if state is not None:
                 self._supervisor = None
-                self._start(self.method)
+                self.learner.start(self.method)
                 self._load(state)
         return self
 
@@ -624,7 +431,7 @@ class Adapter(nn.Module):
             if before is not None:
                 self._load(before)
             else:
-                self._unprepare(method, head, place)
+                self.learner.forget(method, head, place)
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state does not fit this adapter: {error}") from error
@@ -638,7 +445,7 @@ class Adapter(nn.Module):
         with torch.inference_mode(False):
             if not self.ready:
                 self.model.head_name = state["head"] or self.model.head_name
-                self._begin(state["classes"])
+                self.learner.begin(state["classes"])
             self.model.head_name = self.model.head_name or state["head"]
             self.model.place = state["place"]
             missing = self.method.running_state().keys() - state["running"].keys()
@@ -660,13 +467,6 @@ class Adapter(nn.Module):
         if different:
             listed = ", ".join(f"{k}={a!r} (here {b!r})" for k, (a, b) in different.items())
             raise StateError(f"the state was taken with other hyper-parameters: {listed}")
-
-
-def joined(parts: list[tuple[Tensor, Capture]]) -> tuple[Tensor, Capture]:
-    """Logits and features of the parts of a batch."""
-    features = [box.features for _, box in parts if box.features is not None]
-    box = Capture(torch.cat(features) if len(features) == len(parts) else None)
-    return torch.cat([logits for logits, _ in parts]), box
 
 
 def spread(rows: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from ._util import atomic
-from .errors import InputError, MissingExtraError, ModelError
-from .parts.classifier import Classifier, private_copy, put_back
+from .errors import ConfigError, InputError, MissingExtraError, ModelError
+from .learner import Learner
+from .parts.classifier import Classifier
 from .parts.features import take_logits
-from .parts.norm import contiguous_when_frozen, is_batch_norm
+from .parts.norm import batch_norms, before_forward, contiguous_when_frozen
+from .parts.tensors import private_copy, put_back
+from .prepare import source_batches
 
 
 def to_program(module: nn.Module, example: Tensor) -> Any:
@@ -88,6 +91,46 @@ def _traced(tool: str, module: nn.Module, example: Tensor) -> Iterator[None]:
 # ---- the plain module -----------------------------------------------------------------------
 
 
+def export_plain(
+    learner: Learner, source: bool, statistics: str | Iterable[Any] | None
+) -> nn.Module:
+    """What `Adapter.export` returns, or a ConfigError that says why a plain module cannot do it.
+
+    source   the guard lets the source model predict
+    """
+    method, model = learner.method, learner.model
+    images = None if statistics == "batch" else statistics
+    if isinstance(images, str):
+        raise ConfigError(
+            f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
+            " batches, or None"
+        )
+    source = source or method.believes_source
+    share = 1.0 if source else method.batch_share
+    if not source and method.output not in (None, "none"):
+        raise ConfigError(
+            f"output={method.output!r} looks at all predictions of a batch, which a plain"
+            " module cannot do; adapt with output='none' to export"
+        )
+    if share is None:
+        raise ConfigError(
+            f"{method.key} predicts by more than a forward of the model, which a plain"
+            " module cannot do"
+        )
+    if share < 1 and images is None and model.batch_norms:
+        raise ConfigError(
+            f"{method.key} mixes the statistics of every batch with the source's, which a"
+            " plain module cannot do; give statistics=, an iterable of image batches"
+        )
+    return plain_copy(
+        model,
+        source=source,
+        alpha=share,
+        images=None if images is None else source_batches(images, model),
+        forward=lambda x: method.forward(model, x),
+    )
+
+
 def plain_copy(
     model: Classifier,
     *,
@@ -104,7 +147,7 @@ def plain_copy(
     images    give batch norms that use batch statistics running ones, measured on these images
               by `forward`; their mean and variance, mixed (1 - alpha) : alpha with the source's
     """
-    tested = [n for n, m in model.net.named_modules() if is_batch_norm(m) and m.training]
+    tested = [name for name, layer in batch_norms(model.net).items() if layer.training]
     measured = None
     if images is not None and tested and not source:
         measured = _statistics(model, tested, images, forward)
@@ -176,12 +219,8 @@ def _statistics(
         sums[name] = [total + n, old_mean + share * apart, joint]
 
     seen = 0
-    with ExitStack() as stack:
-        for name in names:
-            hook = model.net.get_submodule(name).register_forward_pre_hook(
-                lambda _, inputs, name=name: record(name, inputs[0])
-            )
-            stack.callback(hook.remove)
+    layers = {name: model.net.get_submodule(name) for name in names}
+    with before_forward(layers, lambda name, _, inputs: record(name, inputs[0])):
         for x in images:
             forward(x)
             seen += len(x)

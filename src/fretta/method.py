@@ -79,6 +79,7 @@ class Method:
     differs: ClassVar[Mapping[str, str]] = {}  # variant -> where it differs from the default one
     without_source: ClassVar[str] = ""  # what to use instead where there are no source images
     published_statistics: ClassVar[str] = "batch"  # what batch norms use unless told otherwise
+    own_statistics: ClassVar[bool] = False  # of batch norms: `statistics` cannot choose others
     settles: ClassVar[bool] = False  # step calls model.settle by itself
     neutral: ClassVar[tuple[str, ...]] = ()  # options that change nothing unless they are given
     lasting: ClassVar[tuple[str, ...]] = ()  # running state that does not come from learning
@@ -123,6 +124,8 @@ class Method:
                 f"{self.key}: statistics={value!r} is unknown; choose from {', '.join(STATISTICS)},"
                 " or give the share of the batch, a number in [0, 1]"
             )
+        good = value is None or not self.own_statistics
+        self.require(good, "statistics", wanted="None: the method has statistics of its own")
 
     def require(self, good: bool, *names: str, wanted: str) -> None:
         """Raise ConfigError about these fields unless their values are good."""

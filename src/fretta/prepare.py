@@ -12,7 +12,7 @@ from .errors import InputError, ModelError, NeedError, SmallBatchWarning, warn
 from .method import Method, Need
 from .parts.classifier import Classifier
 from .parts.compute import laid_out
-from .parts.norm import affine_names, has_statistics, norm_layers
+from .parts.norm import affine_names, batch_norms, norm_layers
 
 # Test BN loses 2 to 5 points of accuracy at 16 images a batch, 4 to 10 at 8, 8 to 16 at 4; with a
 # quarter of the batch it loses 2 to 4 at 4 images (benchmarks/small_batches.py, docs/guard.md).
@@ -109,8 +109,8 @@ class SmallBatchCheck:
         if small and self.previous_small is not False:
             self.warned = True
             warn(
-                f"{len(x)} image(s) in a batch: {method.key} normalizes by the statistics of each"
-                f" batch, and those of fewer than {SMALL_BATCH} images are mostly noise. Give"
+                f"batches of fewer than {SMALL_BATCH} images: {method.key} normalizes by the"
+                " statistics of each batch, and those of so few images are mostly noise. Give"
                 " larger batches (collect images first), or use 'auto' or 'stein', which remember"
                 " earlier batches, or 'source'",
                 SmallBatchWarning,
@@ -139,7 +139,8 @@ def check_needs(net: nn.Module, method: Method, source: Iterable[Any] | None) ->
             f"{method.key} adapts scale and shift of normalization layers, but {type(net).__name__}"
             " has none; use 'source', or 'tsd', which adapts all parameters"
         )
-    if Need.BATCH_NORM in method.needs and not has_statistics(net):
+    tracked = batch_norms(net, running=True).values()
+    if Need.BATCH_NORM in method.needs and not any(layer.affine for layer in tracked):
         kinds = sorted({type(layer).__name__ for layer in norm_layers(net).values()})
         raise NeedError(
             f"{method.key} replaces the running statistics of batch-norm layers, but"

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from .errors import StateError
 from .method import Method
-from .parts.classifier import Classifier, copy_tensors, put_back
+from .parts.classifier import Classifier
+from .parts.tensors import copy_tensors, put_back
 
 LARGE = 2**18  # numbers in a tensor
 WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fretta.deploy import AdaptOptions, adapt_images
 from fretta.deploy.page import HEIGHT, WIDTH, chart, ticks
+from screens import check_screens, js
 
 Make = Callable[..., AdaptOptions]
 
@@ -76,18 +77,8 @@ def test_the_page_needs_nothing_else(options: Make, tmp_path: Path) -> None:
     assert "<td>rollback</td>" in page
 
 
-CHROME = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-DRIVER = shutil.which("chromedriver")
-
-
 @pytest.mark.browser
-@pytest.mark.skipif(not (CHROME and DRIVER), reason="no Chromium here: the page is NOT tested")
-def test_the_summary_on_screens(options: Make, tmp_path: Path) -> None:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
+def test_the_summary_on_screens(options: Make, tmp_path: Path, browser: Any) -> None:
     hostile = (
         "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
     )
@@ -95,31 +86,8 @@ def test_the_summary_on_screens(options: Make, tmp_path: Path) -> None:
     (tmp_path / "images" / "broken <img src=x onerror=alert(1)>.png").write_text("no picture")
     changes = {"labels": tmp_path / "labels.json", "skip_unreadable": True}
     adapt_images(options(hyperparameters={"lr": 30.0}, **changes))
-    chrome = webdriver.ChromeOptions()
-    chrome.binary_location = str(CHROME)
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", f"--user-data-dir={tmp_path / 'chromium'}"),
-    ):
-        chrome.add_argument(argument)
-    chrome.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=chrome, service=Service(str(DRIVER)))
-    try:
-        grounds = []
-        for scheme in ("light", "dark"):
-            feature = {"name": "prefers-color-scheme", "value": scheme}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-            for width in (1280, 500):
-                driver.set_window_size(width, 900)
-                driver.get((tmp_path / "out" / "summary.html").as_uri())
-                over = "return document.documentElement.scrollWidth - window.innerWidth"
-                assert driver.execute_script(over) <= 0
-            color = "return getComputedStyle(document.body).backgroundColor"
-            grounds.append(driver.execute_script(color))
-        assert grounds[0] != grounds[1]
-        assert driver.title != "run"
-        assert hostile in driver.execute_script("return document.body.innerText")  # shown, not run
-        assert driver.find_elements("css selector", "script, img, iframe") == []
-        assert driver.get_log("browser") == []  # nothing was blocked, nothing is missing
-    finally:
-        driver.quit()
+    check_screens(browser, tmp_path / "out" / "summary.html")
+    assert browser.title != "run"
+    assert hostile in js(browser, "document.body.innerText")  # shown, not run
+    assert browser.find_elements("css selector", "script, img, iframe") == []
+    assert browser.get_log("browser") == []  # nothing was blocked, nothing is missing

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import fretta as library
 from commands import fretta
 from fretta.data import Preprocessing, open_dataset
 from fretta.models import load_source
+from screens import check_screens, js
 
 INPUT = ("--size", "16", "--mean", "0.5,0.5,0.5", "--std", "0.25,0.25,0.25")
 
@@ -163,41 +165,11 @@ def test_in_python(tmp_path: Path) -> None:
         library.diagnose(model, [])
 
 
-CHROME = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-DRIVER = shutil.which("chromedriver")
-
-
 @pytest.mark.browser
-@pytest.mark.skipif(not (CHROME and DRIVER), reason="no Chromium here: the page is NOT tested")
-def test_the_page_on_screens(tmp_path: Path) -> None:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
+def test_the_page_on_screens(tmp_path: Path, browser: Any) -> None:
     images = save_digits(tmp_path / "images", range(68), corruption="contrast")
     (images / ("long" * 30 + ".png")).write_bytes(b"no image")
     fretta("diagnose", "--model", "digits", "--data", images, "--out", tmp_path / "out")
-    chrome = webdriver.ChromeOptions()
-    chrome.binary_location = str(CHROME)
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", f"--user-data-dir={tmp_path / 'chromium'}"),
-    ):
-        chrome.add_argument(argument)
-    chrome.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=chrome, service=Service(str(DRIVER)))
-    try:
-        for scheme in ("light", "dark"):
-            feature = {"name": "prefers-color-scheme", "value": scheme}
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-            for width in (1280, 500):
-                driver.set_window_size(width, 900)
-                driver.get((tmp_path / "out" / "diagnose.html").as_uri())
-                over = "return document.documentElement.scrollWidth - window.innerWidth"
-                assert driver.execute_script(over) <= 0
-        shown = "return [...document.images].filter(i => i.naturalWidth > 0).length"
-        assert driver.execute_script(shown) == 24
-        assert driver.get_log("browser") == []  # nothing was blocked, nothing is missing
-    finally:
-        driver.quit()
+    check_screens(browser, tmp_path / "out" / "diagnose.html")
+    assert js(browser, "[...document.images].filter(i => i.naturalWidth > 0).length") == 24
+    assert browser.get_log("browser") == []  # nothing was blocked, nothing is missing

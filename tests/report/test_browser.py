@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import re
-import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +17,9 @@ from synthetic import HOSTILE, corruption_records, domain_records, fill, record
 from fretta.report.palette import CORRUPTIONS
 from fretta.report.watch import Watched, serve
 from fretta.report.write import write_report
+from screens import js, set_scheme, set_size, until
 
 pytestmark = pytest.mark.browser
-
-CHROME = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-DRIVER = shutil.which("chromedriver")
-if CHROME is None or DRIVER is None:
-    pytest.skip("no Chromium and chromedriver here: pages are NOT tested", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROME)
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", "--window-size=1280,900"),
-        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -95,23 +68,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _quiet(browser: Any) -> Iterator[None]:
     """Every test ends without a complaint on the console; no policy was violated."""
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    browser.get_log("browser")
     yield
     assert browser.get_log("browser") == []
-
-
-def until(check: Callable[[], Any], seconds: float = 30.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
-def js(browser: Any, code: str, *arguments: Any) -> Any:
-    return browser.execute_script(f"return {code}", *arguments)
 
 
 def labels(browser: Any, table: str) -> list[str]:
@@ -245,16 +203,6 @@ def test_the_runs_of_a_number_by_keyboard(browser: Any, pages: dict[str, str]) -
     browser.find_element("css selector", ".problems button").click()
     # why a run failed
     assert "RuntimeError: out of ideas" in browser.find_element("id", "dialog").text
-
-
-def set_scheme(browser: Any, scheme: str) -> None:
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def set_size(browser: Any, width: int, height: int, mobile: bool) -> None:
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def contrast(browser: Any, selector: str) -> float:

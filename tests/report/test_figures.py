@@ -22,8 +22,10 @@ from fretta.report.figures.analyses import (
     severity_by_method,
 )
 from fretta.report.figures.analyses import mechanism as step_figure
+from fretta.report.figures.by_class import calibration_error, extremes
 from fretta.report.figures.draw import short_names
-from fretta.report.figures.runs import calibration_error, extremes, panels, rolling, spans_of
+from fretta.report.figures.panel import panels
+from fretta.report.figures.runs import rolling, spans_of
 from fretta.report.palette import INK, color, style
 from fretta.report.setups import setups_of
 

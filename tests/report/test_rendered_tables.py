@@ -22,7 +22,8 @@ from fretta.report.data import ReportData
 from fretta.report.page import RunData
 from fretta.report.render import comma_separated, latex, markdown, table_view
 from fretta.report.setups import setups_of
-from fretta.report.tables import Table, tables_of
+from fretta.report.table import Table
+from fretta.report.tables import tables_of
 from fretta.report.write import Report
 
 GOLDEN = Path(__file__).parent / "golden"

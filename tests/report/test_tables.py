@@ -24,7 +24,8 @@ from fretta.report.data import ReportData
 from fretta.report.glance import headline
 from fretta.report.paper import paper_value
 from fretta.report.setups import setups_of
-from fretta.report.tables import Table, tables_of
+from fretta.report.table import Table
+from fretta.report.tables import tables_of
 from fretta.report.write import build
 
 

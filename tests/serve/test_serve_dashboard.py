@@ -6,9 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -19,15 +16,8 @@ from dashboard_service import HOSTILE, Service, sample
 from PIL import Image
 
 from fretta.serve.dashboard import page
+from screens import js, set_scheme, set_size, until
 from served import served
-
-CHROME = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-DRIVER = shutil.which("chromedriver")
-needs_chromium = pytest.mark.skipif(
-    not (CHROME and DRIVER), reason="no Chromium here: the dashboard is NOT tested"
-)
 
 
 def test_the_page_is_whole_and_allows_only_its_own_script() -> None:
@@ -41,51 +31,11 @@ def test_the_page_is_whole_and_allows_only_its_own_script() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
 
 
-def until(check: Callable[[], Any], seconds: float = 30.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service as Driver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROME)
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-        *("--disable-background-networking", "--window-size=1280,900"),
-        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Driver(str(DRIVER)))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture
-def browser(chromium: Any) -> Iterator[Any]:
-    """With an empty console; afterwards no page asks a service that is gone."""
-    chromium.get_log("browser")
-    yield chromium
-    chromium.get("about:blank")
-
-
-def js(browser: Any, code: str) -> Any:
-    return browser.execute_script(f"return {code}")
-
-
 def text_of(browser: Any, selector: str) -> str:
     return str(js(browser, f"document.querySelector({selector!r}).innerText"))
 
 
 @pytest.mark.browser
-@needs_chromium
 def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
     with Service(sample("cam-1", 120, "helps"), sample("cam-2", 20, "hurts")) as service:
         browser.get(service.url)
@@ -123,7 +73,6 @@ def test_streams_are_shown_and_kept_up_to_date(browser: Any) -> None:
 
 
 @pytest.mark.browser
-@needs_chromium
 def test_the_service_itself(browser: Any, tmp_path: Path) -> None:
     """No sample answers: the app, the digits model, three batches and a reset."""
     pixels = np.random.RandomState(0).randint(0, 256, (8, 8, 3), np.uint8)
@@ -154,21 +103,35 @@ def test_the_service_itself(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@needs_chromium
 def test_names_and_reasons_stay_text(browser: Any) -> None:
     trap = sample(HOSTILE, 80, HOSTILE, problem=HOSTILE, text=HOSTILE, method=HOSTILE)
-    with Service(trap) as service:
+    names = [
+        HOSTILE,
+        "\"'><script>document.title = 'run'</script>",
+        "javascript:alert(1)#/../?a=b&",
+    ]
+    with Service(trap, *(sample(name, 5, "") for name in names[1:])) as service:
         browser.get(service.url)
-        until(lambda: HOSTILE in text_of(browser, "#streams"))
-        js(browser, "document.querySelector('#streams button').click()")
-        until(lambda: HOSTILE in text_of(browser, "#one"))
-        assert js(browser, "document.querySelectorAll('img, iframe').length") == 0
-        assert "fewer classes <img" in text_of(browser, "#happened")
+        title = browser.title
+        for name in names:
+            until(lambda name=name: name in text_of(browser, "#streams"))
+            js(
+                browser,
+                "[...document.querySelectorAll('#streams button')]"
+                f".find((b) => b.textContent.includes({json.dumps(name)})).click()",
+            )
+            until(lambda name=name: name == text_of(browser, "#name"))
+            if name == HOSTILE:
+                until(lambda: "fewer classes <img" in text_of(browser, "#happened"))
+        assert (
+            js(browser, "document.querySelectorAll('img, iframe, #all script, #one script').length")
+            == 0
+        )
+        assert browser.title == title
         assert browser.get_log("browser") == []
 
 
 @pytest.mark.browser
-@needs_chromium
 def test_the_token_is_asked_for_once(browser: Any) -> None:
     with Service(sample("cam-1", 5, ""), token="secret") as service:
         browser.get(service.url)
@@ -187,7 +150,6 @@ def test_the_token_is_asked_for_once(browser: Any) -> None:
 
 
 @pytest.mark.browser
-@needs_chromium
 def test_on_screens(browser: Any, tmp_path: Path) -> None:
     """Wide and narrow, light and dark: nothing sticks out to the side."""
     names = [f"camera-{n:02d}-with-a-rather-long-name" for n in range(8)]
@@ -196,27 +158,17 @@ def test_on_screens(browser: Any, tmp_path: Path) -> None:
     grounds = set()
     with Service(*streams) as service:
         for scheme in ("light", "dark"):
-            feature = {"name": "prefers-color-scheme", "value": scheme}
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+            set_scheme(browser, scheme)
             for width in (1280, 390):
-                size = {
-                    "width": width,
-                    "height": 900,
-                    "deviceScaleFactor": 1,
-                    "mobile": width < 500,
-                }
-                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+                set_size(browser, width, 900, mobile=width < 500)
                 browser.get("about:blank")
                 browser.get(f"{service.url}#{names[2]}")
                 until(lambda: js(browser, "document.querySelectorAll('#charts svg').length") == 4)
                 over = "document.documentElement.scrollWidth - window.innerWidth"
                 assert js(browser, over) <= 0
                 height = js(browser, "document.documentElement.scrollHeight")
-                size = {**size, "height": height}
-                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+                set_size(browser, width, height, mobile=width < 500)
                 browser.save_screenshot(str(tmp_path / f"{scheme}-{width}.png"))
             grounds.add(js(browser, "getComputedStyle(document.body).backgroundColor"))
         assert browser.get_log("browser") == []
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     assert len(grounds) == 2

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from fretta.errors import ConfigError
+from fretta.cli import app
+from fretta.deploy.output import lock_folder
+from fretta.errors import ConfigError, StoreError
 from fretta.serve.settings import Settings, shard_of
 
 
@@ -67,3 +72,12 @@ def test_a_stream_has_the_same_shard_in_every_process() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == f"{here} False"
     assert set(here) == {0, 1, 2}
+
+
+def test_a_folder_belongs_to_one_service(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    words = ["serve", "--model", "digits", "--port", port, "--store", str(tmp_path)]
+    with lock_folder(tmp_path), pytest.raises(StoreError, match="another run is writing"):
+        CliRunner().invoke(app, words, catch_exceptions=False)

@@ -41,7 +41,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch) -> Maker:
         (root / "weights").mkdir()
         for case in cases:
             if str(case.model.get("source", "")).endswith(".safetensors"):  # digits is shipped
-                size = int(case.data["size"])
+                size = int(case.data.get("size", 32))
                 source_model(root / "weights" / case.model["source"], class_count(case), size)
 
     return make

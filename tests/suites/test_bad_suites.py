@@ -71,6 +71,7 @@ READING = [
     ),
     ("[[methods]]", 'adapter = { predict = "later" }\n[[methods]]', "'before' or 'after'"),
     ("[[methods]]", 'adapter = { guard = "often" }\n[[methods]]', "policy='often' is unknown"),
+    ("[[methods]]", 'adapter = { precision = "half" }\n[[methods]]', "precision='half' is unknown"),
     ("[[methods]]", "adapter = { steps = 0 }\n[[methods]]", "at least 1"),
 ]
 OPENING = [

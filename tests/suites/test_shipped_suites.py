@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.experiment.execute import Options, run_jobs
+from fretta.experiment.run import adapter_of, case_of
 from fretta.experiment.store import Store
 from fretta.experiment.suite import list_suites, load_suite
 from fretta.experiment.train import TrainConfig
@@ -97,9 +99,8 @@ def test_suites_run(name: str, tmp_path: Path, small_world: Any) -> None:
     assert [r.tags["label"] for r in done.records] == [m.title for m in suite.methods]
 
 
-@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity"])
-def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> None:
-    """They parse, and write what the suite looks for."""
+def configs_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
+    """What the commands in the comments of a suite train."""
     made: list[TrainConfig] = []
 
     class Made:
@@ -113,11 +114,16 @@ def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> N
     content = (resources.files("fretta") / "suites" / f"{name}.toml").read_text(encoding="utf-8")
     text = "\n".join(line[2:] for line in content.splitlines() if line.startswith("# "))
     text = text.replace("\\\n", " ")
-    commands = re.findall(r"^ +fretta (train .*)$", text, re.M)
-    for command in commands:
+    for command in re.findall(r"^ +fretta (train .*)$", text, re.M):
         result = CliRunner().invoke(app, shlex.split(command), catch_exceptions=False)
         assert result.exit_code == 0, result.output
-    suite = load_suite(name)
+    return made
+
+
+@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity"])
+def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> None:
+    """They parse, and write what the suite looks for."""
+    made, suite = configs_of(name, monkeypatch), load_suite(name)
     wanted = {c.model["source"] for c in suite.cases if "source" in c.model}
     assert {str(config.out) for config in made} <= wanted
     for config in made:
@@ -167,3 +173,11 @@ def test_a_changed_default_makes_another_run(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(method, "implied", lambda *a: {**implied(*a), "lam": 0.5})
     after = keys()
     assert {label for label in before if before[label] != after[label]} == {"g-fret"}
+
+
+def test_precision_of_a_case() -> None:
+    (entry,) = load_suite("smoke").cases
+    suite = replace(load_suite("smoke"), cases=(replace(entry, adapter={"precision": "bfloat16"}),))
+    plain, job = load_suite("smoke").jobs()[0], suite.jobs()[0]
+    assert plain.run.key != job.run.key
+    assert adapter_of(job.run, case_of(job)).learner.compute.precision == "bfloat16"

@@ -90,7 +90,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[Numbers], Fake]:
     def install(numbers: Numbers) -> Fake:
         made = Fake(numbers)
-        monkeypatch.setattr("fretta.experiment.tune.search.run_jobs", made)
+        monkeypatch.setattr("fretta.experiment.tune.trials.run_jobs", made)
         return made
 
     return install

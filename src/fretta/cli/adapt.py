@@ -38,11 +38,6 @@ class CommandOptions:
         ),
     ]
     out: Annotated[Path, typer.Option(help="Folder for predictions, health, weights, summary.")]
-    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
-    labels: opt.Labels = None
-    guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
-        "rollback"
-    )
     batch_size: opt.BatchSize = 64
     shuffle: Annotated[
         bool | None,
@@ -62,10 +57,6 @@ class CommandOptions:
             " Always so where folders name the classes.",
         ),
     ] = False
-    alpha: Annotated[
-        str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
-    ] = "white"
-    source: opt.SourceFolder = None
     statistics: Annotated[
         int, typer.Option(min=1, help="Latest images that give the weights their statistics.")
     ] = 512
@@ -78,16 +69,13 @@ class CommandOptions:
     null: Annotated[
         bool, typer.Option("--null", help="Paths are separated by NUL, as find -print0 does.")
     ] = False
-    device: opt.Device = None
     workers: opt.Decoders = 2
 
 
 def adapt(
     model: opt.ModelOptions,
     options: CommandOptions,
-    pretrained: opt.Pretrained = False,
-    set_: opt.Set = None,
-    prior: opt.Prior = None,
+    adaptation: opt.AdaptationOptions,
     checkpoint: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 10.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in --out.")] = False,
@@ -108,7 +96,6 @@ def adapt(
 ) -> None:
     """Adapt a model along your images; predictions, health, weights and a summary in --out."""
     from ..deploy import AdaptOptions, adapt_images
-    from ..estimate.prior import read_prior
 
     if ray is None and len(options.data) > 1:
         raise ConfigError(
@@ -128,10 +115,8 @@ def adapt(
         raise ConfigError("--resume continues and --force starts again; give one of them")
     given = AdaptOptions(
         **model.arguments(),
+        **adaptation.arguments(),
         **{**vars(options), "data": options.data[0]},
-        pretrained=pretrained,
-        hyperparameters=opt.hyperparameters(set_),
-        prior=None if prior is None else read_prior(prior),
         checkpoint_seconds=checkpoint,
     )
     if ray is not None:

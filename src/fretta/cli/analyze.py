@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,10 +17,20 @@ from .run import open_case, run_jobs
 if TYPE_CHECKING:
     from ..experiment.analysis import Setting
 
-Name = Annotated[str | None, typer.Option(help="Name in the store; default: kind and data set.")]
 MODEL = opt.ModelOptions(model="digits")
 DATA = opt.DataOptions(data="digits")
 METHODS = opt.MethodOptions(method=["source", "bn", "tent", "s-fret", "g-fret"])
+
+
+@dataclass(frozen=True)
+class AnalysisOptions(opt.StoreOptions):
+    source: opt.Source = None
+    name: Annotated[
+        str | None, typer.Option(help="Name in the store; default: kind and data set.")
+    ] = None
+
+
+ANALYSIS = AnalysisOptions()
 
 
 def redundancy(
@@ -32,18 +42,16 @@ def redundancy(
         list[float] | None,
         typer.Option(min=1, max=5, help="Severity (several times); default: 1 to 5."),
     ] = None,
-    source: opt.Source = None,
-    name: Name = None,
-    run: opt.StoreOptions = opt.StoreOptions(),
+    run: AnalysisOptions = ANALYSIS,
 ) -> None:
     """Redundancy and accuracy against severity, and the feature relation graph."""
     from ..experiment.analysis import redundancy_under_shift
     from ..experiment.analysis.redundancy import CORRUPTIONS, SEVERITIES, means
 
-    _check(run.store, name)
+    _check(run)
     with progress_bar("redundancy") as advance:
         content = redundancy_under_shift(
-            _setting(model, data, methods, stream, source, run, {}),
+            _setting(model, data, methods, stream, run, {}),
             stream.corruptions() or CORRUPTIONS,
             severity or SEVERITIES,
             advance,
@@ -55,7 +63,7 @@ def redundancy(
     rows = [["NRS", m, *(f"{r['nrs']:.4f}" for r in found[m])] for m in found]
     rows += [["accuracy %", m, *(f"{100 * r['accuracy']:.2f}" for r in found[m])] for m in found]
     print_table(columns, rows)
-    _save(content, run.store, name)
+    _save(content, run)
 
 
 def mechanism(
@@ -64,17 +72,15 @@ def mechanism(
     methods: opt.MethodOptions = METHODS,
     stream: opt.StreamOptions = opt.StreamOptions(limit=512),
     severity: opt.Severity = None,
-    source: opt.Source = None,
-    name: Name = None,
-    run: opt.StoreOptions = opt.StoreOptions(),
+    run: AnalysisOptions = ANALYSIS,
 ) -> None:
     """NRS, loss and accuracy of each method, step by step along a stream."""
     from ..experiment.analysis import mechanism as measure
 
-    _check(run.store, name)
+    _check(run)
     with progress_bar("mechanism") as advance:
         content = measure(
-            _setting(model, data, methods, stream, source, run, stream.shift(severity)), advance
+            _setting(model, data, methods, stream, run, stream.shift(severity)), advance
         )
     print_line(
         f"\n{content['title']}: NRS in the two halves of the stream, accuracy over all of it\n"
@@ -85,7 +91,7 @@ def mechanism(
         accuracy = 100 * sum(curve["right"]) / sum(content["images"])
         rows.append([method, _mean(nrs[:half]), _mean(nrs[half:]), f"{accuracy:.2f}"])
     print_table(["method", "NRS, first half", "second half", "accuracy %"], rows)
-    _save(content, run.store, name)
+    _save(content, run)
 
 
 def _mean(values: list[float | None]) -> str:
@@ -101,16 +107,14 @@ def tsne(
     domain: Annotated[str | None, typer.Option(help="Whose images; default: the first.")] = None,
     images: Annotated[int, typer.Option(min=10, help="How many are drawn.")] = 300,
     severity: opt.Severity = None,
-    source: opt.Source = None,
-    name: Name = None,
-    run: opt.StoreOptions = opt.StoreOptions(),
+    run: AnalysisOptions = ANALYSIS,
 ) -> None:
     """Features on a plane, before and after adaptation by each method."""
     from ..experiment.analysis import tsne as measure
 
-    _check(run.store, name)
+    _check(run)
     with progress_bar("tsne") as advance:
-        setting = _setting(model, data, methods, stream, source, run, stream.shift(severity))
+        setting = _setting(model, data, methods, stream, run, stream.shift(severity))
         content = measure(setting, domain, images, advance)
     print_line(f"\n{content['title']}, {content['domain']}\n")
     for panel in content["panels"]:
@@ -119,7 +123,7 @@ def tsne(
             f"{panel['method']:8} silhouette of the classes {silhouette}, NRS {panel['nrs']:.4f},"
             f" accuracy {panel['accuracy']:.2%}"
         )
-    _save(content, run.store, name)
+    _save(content, run)
 
 
 def sensitivity(
@@ -177,8 +181,7 @@ def _setting(
     data: opt.DataOptions,
     methods: opt.MethodOptions,
     stream: opt.StreamOptions,
-    source: str | None,
-    run: opt.StoreOptions,
+    run: AnalysisOptions,
     shift: dict[str, Any],
 ) -> Setting:
     import torch
@@ -189,9 +192,9 @@ def _setting(
     if run.threads is not None:
         torch.set_num_threads(run.threads)
     opt.check_methods(methods.method)
-    case = open_case(model, data, source, **shift)
+    case = open_case(model, data, run.source, **shift)
     if isinstance(case.source, str):
-        raise ConfigError(f"--source {source}: an analysis needs a data set, not a folder")
+        raise ConfigError(f"--source {run.source}: an analysis needs a data set, not a folder")
     facts = {"spec": case.spec, "weights": case.weights, "num_classes": case.num_classes}
     return Setting(
         data={"name": case.data.name, **case.data.options},
@@ -212,18 +215,18 @@ def _setting(
     )
 
 
-def _check(store: str, name: str | None) -> None:
+def _check(run: AnalysisOptions) -> None:
     """Refuse a name or a store that cannot be used before the work."""
     from ..experiment.store import Store, check_analysis_name
 
-    if name is not None:
-        check_analysis_name(name)
-    Store(store).check()
+    if run.name is not None:
+        check_analysis_name(run.name)
+    Store(run.store).check()
 
 
-def _save(content: dict[str, Any], store: str, name: str | None) -> None:
+def _save(content: dict[str, Any], run: AnalysisOptions) -> None:
     from ..experiment.store import Store
 
-    chosen = name or f"{content['kind']}-{_slug(str(content['data']['name']))}"
-    Store(store).put_analysis(chosen, content)
-    print_line(f"\nkept as {chosen!r} in {store}; draw it: fretta report {store}")
+    chosen = run.name or f"{content['kind']}-{_slug(str(content['data']['name']))}"
+    Store(run.store).put_analysis(chosen, content)
+    print_line(f"\nkept as {chosen!r} in {run.store}; draw it: fretta report {run.store}")

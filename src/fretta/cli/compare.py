@@ -17,6 +17,7 @@ from ..errors import ConfigError
 from . import options as opt
 from .app import print_line, print_table
 from .progress import progress_bar
+from .run import open_case
 
 if TYPE_CHECKING:
     from ..deploy.label_me import Predicted
@@ -81,29 +82,25 @@ def compare(
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
     from ..estimate.shares import measure_source
-    from ..experiment.case import open_case
     from .compare_page import note_on, table_of
 
     chosen = _methods(methods, set_ or [])
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "compare.html", "--out")
-    data.check()
-    files = Path(data.data).exists()
-    if files and (domain or stream.corruption):
+    if Path(data.data).exists() and (domain or stream.corruption):
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
     case = open_case(
-        **model.arguments(),
-        data=None if files else data.data,
+        model,
+        data,
+        source,
+        files=True,
         pretrained=pretrained,
         labels=labels,
-        source=source,
-        root=data.root,
         device=device,
         **stream.shift(severity),
     )
-    print_line(f"images  {case.images_text()}")
-    if files:
+    if case.dataset is None:
         images = _from_files(case, data, stream, workers, skip_unreadable)
     else:
         images = _from_data_set(case, stream, domain)

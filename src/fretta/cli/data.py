@@ -106,6 +106,7 @@ class TrainOptions:
     precision: Annotated[
         str | None, typer.Option(help="bfloat16: faster where the machine can.")
     ] = None
+    half: Annotated[bool, typer.Option(help="Write weights in float16: half the file.")] = False
     size: Annotated[int | None, typer.Option(min=8, help="Image size in pixels.")] = None
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and batches.")] = 0
     limit: Annotated[int | None, typer.Option(min=2, help="Images per domain, for a trial.")] = None

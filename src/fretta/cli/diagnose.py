@@ -15,6 +15,7 @@ from ..errors import ConfigError
 from . import options as opt
 from .app import print_line
 from .progress import progress_bar
+from .run import open_case
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis, Files
@@ -64,27 +65,23 @@ def diagnose(
     from ..diagnosis import Diagnosis
     from ..diagnosis.measure import measure
     from ..estimate.prior import class_shares, read_prior
-    from ..experiment.case import open_case
 
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "diagnose.html", "--out")
-    data.check()
-    files = Path(data.data).exists()
-    if files and (domain or stream.corruption):
+    if Path(data.data).exists() and (domain or stream.corruption):
         raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
     case = open_case(
-        **model.arguments(),
-        data=None if files else data.data,
+        model,
+        data,
+        source_data,
+        files=True,
         pretrained=pretrained,
         labels=labels,
-        source=source_data,
-        root=data.root,
         device=device,
         **stream.shift(severity),
     )
-    print_line(f"images  {case.images_text()}")
-    if files:
+    if case.dataset is None:
         reading = _from_files(case, data, stream, workers)
     else:
         reading = _from_data_set(case, stream, domain)

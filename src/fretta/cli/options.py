@@ -182,6 +182,33 @@ class MethodOptions:
 
 
 @dataclass(frozen=True)
+class AdaptationOptions:
+    """How a model adapts to images that come, in `adapt` and `serve`."""
+
+    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
+    set_: Set = None
+    guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
+        "rollback"
+    )
+    pretrained: Pretrained = False
+    labels: Labels = None
+    prior: Prior = None
+    alpha: Annotated[
+        str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
+    ] = "white"
+    source: SourceFolder = None
+    device: Device = None
+
+    def arguments(self) -> dict[str, Any]:
+        """As ModelSettings takes them."""
+        from ..estimate.prior import read_prior
+
+        values = dict(vars(self))
+        values["hyperparameters"] = hyperparameters(values.pop("set_"))
+        return {**values, "prior": None if self.prior is None else read_prior(self.prior)}
+
+
+@dataclass(frozen=True)
 class StoreOptions:
     """Where results are kept, and where they are computed."""
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ConfigError, FrettaError, MissingExtraError
-from .analyze import mechanism, redundancy
+from .analyze import AnalysisOptions, mechanism, redundancy
 from .app import print_line
-from .options import Force, Jobs, RunOptions, StoreFolder, StoreOptions, check_file
+from .options import Force, Jobs, RunOptions, StoreFolder, check_file
 from .run import run_suite
 from .tables import print_rows
 
@@ -155,9 +155,9 @@ def demo(store: StoreFolder = "demo-output", jobs: Jobs = 2, force: Force = Fals
     run_suite(load_suite("digits"), None, RunOptions(store=store, jobs=jobs, force=force))
     measured = {analysis["kind"] for analysis in Store(store).analyses([])}
     if force or "redundancy" not in measured:
-        redundancy(run=StoreOptions(store=store))
+        redundancy(run=AnalysisOptions(store=store))
     if force or "mechanism" not in measured:
-        mechanism(run=StoreOptions(store=store))
+        mechanism(run=AnalysisOptions(store=store))
     try:
         page = write_report(Store(store), Path(store) / "report").page
     except MissingExtraError as error:

@@ -127,13 +127,22 @@ def evaluate(
 
 
 def open_case(
-    model: opt.ModelOptions, data: opt.DataOptions, source: str | None, **options: Any
+    model: opt.ModelOptions,
+    data: opt.DataOptions,
+    source: str | None,
+    *,
+    files: bool = False,
+    **options: Any,
 ) -> Case:
-    """The model and the data set; prints how images become the input of the model."""
+    """The model and the data set; prints how images become the input of the model.
+
+    files   a folder or a list of images is no data set: the case has none
+    """
     from ..experiment.case import open_case
 
     data.check()
-    case = open_case(**model.arguments(), data=data.data, source=source, root=data.root, **options)
+    known = {**model.arguments(), "source": source, "root": data.root, **options}
+    case = open_case(**known, data=None if files and Path(data.data).exists() else data.data)
     print_line(f"images  {case.images_text()}")
     return case
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 class CommandOptions:
     """Named as the fields of Settings."""
 
-    method: Annotated[str, typer.Option(help="See `fretta list`.")] = "auto"
-    labels: opt.Labels = None
-    guard: Annotated[str, typer.Option(help="On harm: rollback, skip, reset, warn, or none.")] = (
-        "rollback"
-    )
     store: Annotated[
         str | None,
         typer.Option(help="Folder or fsspec URL of the streams' checkpoints; else none are kept."),
@@ -42,41 +38,24 @@ class CommandOptions:
     max_images: Annotated[int, typer.Option(min=1, help="Images of a request.")] = 256
     max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of an image.")] = 50_000_000
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of a request.")] = 60.0
-    alpha: Annotated[
-        str, typer.Option(help="Transparent pixels: on white, or drop (what lies below).")
-    ] = "white"
-    source: opt.SourceFolder = None
     compare_source: Annotated[
         bool,
         typer.Option("--compare-source", help="Source model on every image, not one in eight."),
     ] = False
-    device: opt.Device = None
 
 
 def serve(
     model: opt.ModelOptions,
     options: CommandOptions,
-    pretrained: opt.Pretrained = False,
-    set_: opt.Set = None,
-    prior: opt.Prior = None,
+    adaptation: opt.AdaptationOptions,
     write_config: Annotated[
         Path | None, typer.Option(help="Write a YAML for `serve deploy` on a cluster, and end.")
     ] = None,
 ) -> None:
     """Serve a model that adapts, over HTTP. A token comes from the environment: FRETTA_TOKEN."""
-    from ..estimate.prior import read_prior
     from ..serve.settings import Settings
 
-    given: dict[str, Any] = {
-        **model.arguments(),
-        **vars(options),
-        "pretrained": pretrained,
-        "hyperparameters": opt.hyperparameters(set_),
-        "prior": None if prior is None else read_prior(prior),
-    }
-    settings = Settings.from_dict(
-        {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    )
+    settings = Settings(**model.arguments(), **adaptation.arguments(), **vars(options))
     if write_config is not None:
         from ..serve.config import write_yaml
 
@@ -101,7 +80,7 @@ def _run(settings: Settings) -> None:
 
     old = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with serving(settings) as address:
+        with _locked(settings.store), serving(settings) as address:
             print_line(f"serving {address}   (API: {address}docs, Ctrl-C ends it)")
             stop.wait()
             print_line("stopping; every stream gets its checkpoint")
@@ -111,17 +90,20 @@ def _run(settings: Settings) -> None:
     print_line("stopped" if settings.store else "stopped; without --store nothing was kept")
 
 
+def _locked(store: str | None) -> AbstractContextManager[None]:
+    """A folder of checkpoints belongs to one service: of two, the later one to write would win."""
+    from ..deploy.output import lock_folder
+
+    local = store is not None and "://" not in store
+    return lock_folder(Path(str(store))) if local else nullcontext()
+
+
 def _check(settings: Settings) -> None:
     """Before processes start: a mistake in the options ends in one line."""
     import socket
 
     case = settings.open_case()
-    case.adapter(
-        settings.method,
-        guard=None if settings.guard == "none" else settings.guard,
-        batch_size=settings.batch_size,
-        **settings.hyperparameters,
-    )
+    settings.adapter(case)
     print_line(f"model   {case.spec}, {len(case.labels.names):,} classes")
     print_line(f"images  {case.preprocessing.text()}")
     with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:

@@ -65,7 +65,7 @@ class NpyRows:
     """Source: rows of one `.npy` file.
 
     The map is made for each read and dropped after it: pages of files that are no longer in use do
-    not count towards the memory of the process, however many corruptions a stream visits.
+    not count toward the memory of the process, however many corruptions a stream visits.
     """
 
     path: str

@@ -146,7 +146,7 @@ def correlated(
 
     The stream has `slots` consecutive slots (default: as many as classes). The images of each
     class are dealt over the slots in proportions drawn from Dirichlet(concentration), and each slot
-    is shuffled. Towards 0 a class comes in one stretch; towards ∞ the order is a plain shuffle.
+    is shuffled. Toward 0 a class comes in one stretch; toward ∞ the order is a plain shuffle.
     """
     if not (np.isfinite(concentration) and concentration > 0):
         raise ConfigError(f"concentration={concentration!r}; a number above 0 is expected")

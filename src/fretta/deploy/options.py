@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from ..experiment.settings import GUARDS, ModelSettings
 
 STDIN = "-"
-GUARDS = ("rollback", "warn", "skip", "reset", "none")
 # They do not change the result, or are identified by content: free to differ on resume.
 FREE = ("out", "workers", "skip_unreadable", "checkpoint_seconds", "data", "root", "weights")
 
 
 @dataclass(frozen=True)
-class AdaptOptions:
+class AdaptOptions(ModelSettings):
     """Everything the user gives. `data` is a folder, a text file of paths, or "-"."""
 
-    model: str
     data: str
     out: Path
-    method: str = "auto"
-    weights: str | None = None
-    num_classes: int | None = None
-    pretrained: bool = False
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    guard: str = "rollback"
-    batch_size: int = 64
+    _: KW_ONLY
     shuffle: bool | None = None  # None: if the images lie in several folders
     seed: int = 0
     limit: int | None = None
-    labels: Path | None = None
-    size: int | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    fit: str | None = None
-    alpha: str = "white"
-    head: str | None = None
-    source: Path | None = None
-    compare_source: bool = False
-    prior: Mapping[str, float] | None = None  # class -> share or count, for the verdict
     statistics: int = 512  # images for the running statistics of the written weights
     skip_unreadable: bool = False
     root: Path | None = None
     allow_outside: bool = False
     null: bool = False
-    device: str | None = None
     workers: int = 2
     checkpoint_seconds: float = 10.0
 

@@ -12,25 +12,21 @@ from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
-import torch
-from safetensors.torch import save
-from torch import Tensor, nn
-
 from ..data.read_ahead import FileBatch, group, read_ahead
-from ..errors import ConfigError, DataError, FrettaWarning, StoreError
+from ..errors import DataError, FrettaWarning, StoreError
 from ..estimate import Estimate, Estimator
 from ..estimate.shares import measure_source
 from ..estimate.verdict import HELPS
 from ..guard import Health
-from ..parts.features import logits_of
 from . import output
 from .label_me import read_predictions, write_questions
 from .options import AdaptOptions
 from .output import CHECKPOINT, HEALTH, PREDICTIONS, AppendedFile, write_file
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
-from .result import SPREAD, AdaptResult, Counts, WeightsCheck
+from .result import SPREAD, AdaptResult, Counts
 from .setup import Setup, prepare
 from .summary import summary_page
+from .weights import write_weights
 
 SAMPLE = 8  # without labels, the source model sees one image in so many
 SHARE = 20  # writing checkpoints takes at most 1/SHARE of the time
@@ -89,7 +85,7 @@ class Run:
     ) -> None:
         self.setup, self.options, self.notes = setup, setup.options, notes
         self.out = setup.options.out
-        self.adapter = setup.adapter()
+        self.adapter = setup.options.adapter(setup.case)
         self.adapter.on_health(self._write_health)
         known = measure_source(setup.case, self.options.batch_size) if setup.prior is None else None
         self.estimator = Estimator(prior=setup.prior, source=known)
@@ -241,7 +237,9 @@ class Run:
             result.why_source = "nothing was adapted"
         elif self.adapter.safe:
             result.why_source = "the guard set adaptation aside"
-        result.weights = self._write_weights()
+        result.weights = write_weights(
+            self.setup, self.adapter, counts, self.progress, self.notes.add
+        )
         if complete and result.verdict == HELPS[None] and result.measured is None:
             result.asked = self._ask(result.estimate)
         text = summary_page(self.setup, self.adapter.hyperparameters, result)
@@ -260,57 +258,6 @@ class Run:
         file = self.out / output.LABEL_ME
         with output.disk_errors(file):
             return write_questions(file, seen, method, found.change, found.level)
-
-    def _write_weights(self) -> WeightsCheck | None:
-        """The adapted model as plain weights; None where the method has none to write.
-
-        While adapting, batch norms use the statistics of each batch. A deployed model sees one
-        image at a time, so it gets running statistics of the latest images, and then any code that
-        loads the original weights can load these.
-        """
-        if self.adapter.safe:
-            self.notes.add(
-                "at the end the guard let the source model predict, since adaptation looked"
-                " harmful: the written weights are the original ones. A source model that is sure"
-                " and wrong can mislead it: --guard warn only watches, and tells whether adapting"
-                " is estimated to help"
-            )
-        recent, used = self.counts.recent, 0
-
-        def recent_images() -> Iterator[Tensor]:
-            nonlocal used
-            for positions, x in self.setup.read(recent):
-                yield x
-                used += len(positions)
-                self.progress.advance(len(positions))
-
-        self.progress.begin(STATISTICS, len(recent))
-        try:
-            module = self.adapter.export(recent_images())
-        except ConfigError as error:
-            self.notes.add(f"no weights were written: {error}")
-            return None
-        # clones: tensors that share memory are refused by the format, and loading needs both names
-        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
-        write_file(self.out / output.WEIGHTS, save(tensors, {"format": "pt"}))
-        return self._check_weights(module, used)
-
-    def _check_weights(self, module: nn.Module, used: int) -> WeightsCheck:
-        """The plain model and the adapter on images spread over the run."""
-        entries = sorted(self.counts.spread, key=lambda entry: str(entry[1]))
-        rows: list[list[int]] = [[], [], []]  # class by the plain model, by the adapter, label
-        self.progress.begin(CHECK, len(entries))
-        with torch.inference_mode():
-            for positions, x in self.setup.read([name for _, name, _, _ in entries]):
-                rows[0] += logits_of(module(x), len(x)).argmax(1).tolist()
-                rows[1] += [entries[i][2] for i in positions]
-                rows[2] += [entries[i][3] for i in positions]
-                self.progress.advance(len(positions))
-        plain, before, label = torch.tensor(rows)
-        known = label >= 0
-        pairs = (plain == before, (plain == label)[known], (before == label)[known])
-        shares = (int(hits.sum()) / len(hits) if len(hits) else None for hits in pairs)
-        return WeightsCheck(used, len(plain), *shares)
 
     def _write_settings(self, result: AdaptResult | None) -> None:
         values: dict[str, Any] = {

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..adapter import Adapter
 from ..data.listing import Listing, checked, list_folder, read_list
 from ..data.read_ahead import read_entries, read_readable
 from ..errors import ConfigError, DataError
 from ..estimate.prior import class_shares
-from ..experiment.case import Case, open_case
+from ..experiment.case import Case
 from ..models.labels import truth_of
 from ..models.preprocessing import Decoding
 from .options import STDIN, AdaptOptions
@@ -84,32 +83,10 @@ class Setup:
         for positions, pixels in read_readable(names, path, self.decoding, size, workers):
             yield positions, self.to_input(pixels)
 
-    def adapter(self) -> Adapter:
-        options = self.options
-        return self.case.adapter(
-            options.method,
-            guard=None if options.guard == "none" else options.guard,
-            batch_size=options.batch_size,
-            **options.hyperparameters,
-        )
-
 
 def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str], None]) -> Setup:
     """Find everything; a FrettaError says what is missing. `note` gets sentences for the user."""
-    case = open_case(
-        options.model,
-        weights=options.weights,
-        num_classes=options.num_classes,
-        pretrained=options.pretrained,
-        head=options.head,
-        size=options.size,
-        mean=options.mean,
-        std=options.std,
-        fit=options.fit,
-        labels=options.labels,
-        source=options.source,
-        device=options.device,
-    )
+    case = options.open_case()
     case.allow_outside = options.allow_outside
     labels, prior = case.labels, None
     if options.prior is not None:

@@ -151,20 +151,20 @@ def _classes(facts: Facts, names: Sequence[str]) -> list[Advice]:
     if uneven is not None:
         name, share = _name(uneven.number, names), f"{100 * uneven.share:.0f} %"
         if facts.prior is not None:
-            said = f"You say that {share} are {name}."
+            text = f"You say that {share} are {name}."
         else:
-            said = f"{share} are predicted {name}, where {100 * uneven.expected:.3g} % are even."
+            text = f"{share} are predicted {name}, where {100 * uneven.expected:.3g} % are even."
         if facts.batch_norms:
-            said += (
+            text += (
                 " Methods that normalize by the batch (bn, tent and most others) lose accuracy on"
                 f" such images; use {ADAPTIVE}."
             )
         if facts.prior is None:
-            said += " If you know the shares, give them: --prior."
+            text += " If you know the shares, give them: --prior."
         if facts.prior is None and (shifted or not facts.batch_norms):
-            said += " It may also be the model's confusion: look at some images."
+            text += " It may also be the model's confusion: look at some images."
         title = "The classes are uneven." if facts.prior else "The classes look uneven."
-        return [Advice("uneven", title, said)]
+        return [Advice("uneven", title, text)]
     if own.uneven and facts.images >= FEWEST:
         return [
             Advice(

@@ -13,8 +13,7 @@ the mean of the stream. Both are averaged over the channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ..parts.norm import is_batch_norm, norm_layers
+from ..parts.norm import batch_norms, before_forward, is_batch_norm, norm_layers
 
 FLOOR = 1e-3  # of a layer's mean variance: channels that were dead in training have next to none
 
@@ -126,46 +125,35 @@ class Moments:
 class Watch:
     """The moments of every watched layer, in the order in which the model calls them.
 
-    Batch norms carry their reference: the running statistics. Other norm layers need one that was
+    Batch norms have their reference: the running statistics. Other norm layers need one that was
     measured on source images (`references`).
     """
 
     def __init__(self, net: nn.Module, references: dict[str, Reference] | None = None) -> None:
-        norms = norm_layers(net)
-        batch = {
-            name: layer
-            for name, layer in norms.items()
-            if is_batch_norm(layer) and layer.running_mean is not None
-        }
-        self.layers = batch or norms
+        batch = batch_norms(net, running=True)
+        self.layers = batch or norm_layers(net)
         self.batch_norms = len(batch)
         self.references = references or {}
         self.moments: dict[str, Moments] = {}
         self.images = 0  # in the batch that is under way
         self.distances: dict[str, Tensor] = {}  # of each image of the last batch
 
-    def _take(self, name: str, layer: nn.Module, x: Any) -> None:
+    def _take(self, name: str, layer: Any, inputs: tuple[Any, ...]) -> None:
+        x = inputs[0]
         if not isinstance(x, Tensor) or x.dim() < 2 or len(x) != self.images:
             return  # windows of images, say, are no sample of independent rows
         axis = channel_axis(layer, x)
         if name not in self.moments:
             own = None
             if self.batch_norms:
-                own = Reference(layer.running_mean, layer.running_var)  # type: ignore[arg-type]
+                own = Reference(layer.running_mean, layer.running_var)
             self.moments[name] = Moments(self.references.get(name, own), x.shape[axis])
         self.distances[name] = self.moments[name].add(x, axis)
 
-    @contextmanager
-    def watching(self, images: int) -> Iterator[None]:
+    def watching(self, images: int) -> AbstractContextManager[None]:
         """While active, a forward of so many images is measured."""
         self.images = images
-        with ExitStack() as stack:
-            for name, layer in self.layers.items():
-                hook = layer.register_forward_pre_hook(
-                    lambda layer, inputs, name=name: self._take(name, layer, inputs[0])
-                )
-                stack.callback(hook.remove)
-            yield
+        return before_forward(self.layers, self._take)
 
     def distances_early(self) -> Tensor | None:
         """How far each image of the last batch is, by the early layers."""

@@ -38,7 +38,7 @@ from ..models.imagenet import PACKAGED
 from ..models.labels import Labels, find_labels, truth_of
 from ..models.load import TRUSTED, check_shards, find_model, load
 from ..models.preprocessing import attach_preprocessing, find_preprocessing
-from ..parts.compute import find_device
+from ..parts.compute import Compute, find_device
 from .loop import Item
 from .records import Place, Run, digest
 
@@ -107,6 +107,7 @@ class Case:
         method: str | Method,
         *,
         guard: Guard | str | None = None,
+        precision: str | None = None,
         batch_size: int = 64,
         **hyperparameters: Any,
     ) -> Adapter:
@@ -115,7 +116,8 @@ class Case:
         source = None
         if Need.SOURCE in built.needs and self.source is not None:
             source = self.source_images(batch_size)
-        return Adapter(self.net, built, source=source, head=self.head, guard=guard)
+        compute = Compute(precision=precision)
+        return Adapter(self.net, built, source=source, head=self.head, guard=guard, compute=compute)
 
     # ---- data --------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from ..data import Dataset
 from ..errors import ConfigError, FrettaError, SuiteError
 from ..guard import Guard
 from ..methods import Source
+from ..parts.compute import Compute
 from .case import Case, open_case, open_data
 from .records import Job
 
@@ -63,7 +64,7 @@ KEYS: dict[str, dict[Any, str]] = {  # the keys of each table, by the type of th
     },
     "case": {str: "name", dict: "data model source protocol adapter"},
     "model": {str: "source spec weights head", int: "num_classes size", list: "mean std"},
-    "adapter": {int: "steps reset_every", bool: "episodic", str: "predict guard"},
+    "adapter": {int: "steps reset_every", bool: "episodic", str: "predict guard precision"},
 }
 
 
@@ -297,6 +298,7 @@ def _case(entry: dict[str, Any], protocol: dict[str, Any], suite: str) -> CaseEn
     common = dict(entry.get("adapter", {}))
     try:
         Guard.of(common.pop("guard", None))
+        Compute(precision=common.pop("precision", None))
         Source(**common).check()
     except ConfigError as error:
         raise SuiteError(f"{where}, adapter: {error}") from error

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..learner import Learner
 from .guard import Guard
 from .health import Health
 from .judge import (
@@ -22,7 +23,7 @@ from .judge import (
     trusted_again,
 )
 from .monitor import Monitor, add_pair, compare
-from .references import Learner, References
+from .references import References
 from .schedule import Looks
 
 MOVED = 0.1  # of ln C: entropy or marginal so far from what it was, and the references are asked

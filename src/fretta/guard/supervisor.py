@@ -10,13 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import warn
+from ..learner import Learner
 from ..state import capture, copy_value, restore_snapshot, take_snapshot
 from .examiner import Examiner
 from .guard import Guard
 from .health import Health
 from .judge import Harm
 from .monitor import flat, measure
-from .references import Learner, References
+from .references import References
 
 FORGIVEN = 64  # good batches in a row that take back a strike
 DONE = {

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..errors import warn
 from ..method import Method
 from ..parts.classifier import Classifier
-from ..parts.norm import mixed_statistics, use_batch_statistics
-from ..parts.replaced import Statistics, measured, replaced_statistics
+from ..parts.norm import use_batch_statistics
+from ..parts.replaced import Statistics, measured, mixed_statistics, replaced_statistics
 
 PARTS = ("both", "mean", "variance")
 MEMORIES = ("none", "cumulative", "moving")

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..parts.classifier import Classifier, copy_tensors
-from ..parts.merging import pull
+from ..parts.classifier import Classifier
+from ..parts.tensors import copy_tensors, pull
 from .roid import ROID
 
 PARAMETERS = 38400  # the number of adapted values that q is meant for

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from ..errors import warn
 from ..method import AUTO
-from ..parts.classifier import Classifier, copy_tensors
+from ..parts.classifier import Classifier
 from ..parts.losses import cross_entropy, symmetric_cross_entropy
-from ..parts.merging import pull
 from ..parts.norm import use_batch_statistics
 from ..parts.random import drawing_from
+from ..parts.tensors import copy_tensors, pull
 from .augmented import Augmented
 
 

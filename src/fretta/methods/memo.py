@@ -38,6 +38,7 @@ class MEMO(Augmented):
     passes = "2F+1B"  # for each image, one of the forwards with all its views
     timing = "after"
     needs = frozenset()
+    own_statistics = True
     loss = "H of the mean over views of σ(p)"
     published = {
         "lr": "0.005 (CIFAR, SGD), 2.5e-4 (ImageNet, ResNet-50, SGD), 1e-5 (others, AdamW)",
@@ -59,8 +60,6 @@ class MEMO(Augmented):
 
     def check(self) -> None:
         super().check()
-        good = self.statistics is None
-        self.require(good, "statistics", wanted="None: the method has statistics of its own")
         self.require(self.views is None or self.views >= 1, "views", wanted="at least 1 view")
         good = self.prior_strength is None or self.prior_strength >= 0
         self.require(good, "prior_strength", wanted="a number of images >= 0, or None")

@@ -15,7 +15,7 @@ from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.images import ImageMemory, ReservoirMemory
 from ..parts.moving import instance_aware
-from ..parts.norm import is_batch_norm, norm_layers
+from ..parts.norm import batch_norms
 from ..parts.random import seeded
 from ..parts.replaced import source_statistics
 
@@ -44,6 +44,7 @@ class NOTE(GradientMethod):
     summary = "instance-aware batch norm, balanced memory"
     passes = "2F+1B"  # in a batch with one update
     needs = frozenset({Need.NORM, Need.BATCH_NORM})
+    own_statistics = True
     loss = "mean over the memory and the classes of -σ log(σ + 1e-6)"
     published = {
         "lr": "1e-4, Adam",
@@ -65,19 +66,16 @@ class NOTE(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        good = self.statistics is None
-        self.require(good, "statistics", wanted="None: the method has statistics of its own")
         self.require(self.k >= 0, "k", wanted="a number >= 0")
-        self.require(self.memory >= 1, "memory", wanted="at least 1 image")
         good = self.memory_type in MEMORIES
         self.require(good, "memory_type", wanted=" or ".join(map(repr, MEMORIES)))
-        self.require(self.update_every >= 1, "update_every", wanted="at least 1 image")
+        for name in ("memory", "update_every"):
+            self.require(getattr(self, name) >= 1, name, wanted="at least 1 image")
         self.require(0 <= self.bn_momentum <= 1, "bn_momentum", wanted="a rate in [0, 1]")
 
     def configure(self, model: Classifier) -> None:
         model.freeze()
-        layers = norm_layers(model.net)
-        model.thaw_norm({name: m for name, m in layers.items() if is_batch_norm(m)})
+        model.thaw_norm(batch_norms(model.net))
         model.net.eval()  # the statistics are those of `instance_aware`
 
     def start(self, model: Classifier) -> None:

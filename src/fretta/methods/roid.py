@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy, soft_likelihood_ratio, symmetric_cross_entropy
-from ..parts.merging import pull
 from ..parts.optim import descend
+from ..parts.tensors import pull
 from .augmented import Augmented
 
 

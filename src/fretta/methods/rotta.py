@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from ..method import Need
-from ..parts.classifier import Classifier, copy_tensors
+from ..parts.classifier import Classifier
 from ..parts.images import TimelyMemory
 from ..parts.losses import cross_entropy
-from ..parts.merging import pull
 from ..parts.moving import Moving, robust
-from ..parts.norm import is_batch_norm, norm_layers
+from ..parts.norm import batch_norms
 from ..parts.replaced import fixed_statistics, source_statistics
+from ..parts.tensors import copy_tensors, pull
 from .augmented import Augmented
 
 
@@ -39,6 +39,7 @@ class RoTTA(Augmented):
     summary = "balanced memory, slowly moving statistics, a teacher"
     passes = "3F+1B"  # in a batch with one update
     needs = frozenset({Need.NORM, Need.BATCH_NORM})
+    own_statistics = True
     loss = "mean_m w_m CE(σ(t_m), p(aug x_m)), w = 1 / (1 + exp(age / N)), t the teacher's logits"
     published = {
         "lr": "1e-3, Adam",
@@ -59,17 +60,14 @@ class RoTTA(Augmented):
 
     def check(self) -> None:
         super().check()
-        good = self.statistics is None
-        self.require(good, "statistics", wanted="None: the method has statistics of its own")
-        self.require(self.memory >= 1, "memory", wanted="at least 1 image")
-        self.require(self.update_every >= 1, "update_every", wanted="at least 1 image")
+        for name in ("memory", "update_every"):
+            self.require(getattr(self, name) >= 1, name, wanted="at least 1 image")
         for name in ("nu", "alpha"):
             self.require(0 <= getattr(self, name) <= 1, name, wanted="a rate in [0, 1]")
 
     def configure(self, model: Classifier) -> None:
         model.freeze()
-        layers = norm_layers(model.net)
-        model.thaw_norm({name: m for name, m in layers.items() if is_batch_norm(m)})
+        model.thaw_norm(batch_norms(model.net))
         model.net.eval()  # the statistics are those of `robust`
 
     def start(self, model: Classifier) -> None:
@@ -80,10 +78,7 @@ class RoTTA(Augmented):
         self.images = TimelyMemory(self.memory, self.lambda_t, self.lambda_u)
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
-        with (
-            model.using(self.teacher),
-            fixed_statistics(model.net, self.teacher_statistics),
-        ):
+        with model.using(self.teacher), fixed_statistics(model.net, self.teacher_statistics):
             return model(x)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:

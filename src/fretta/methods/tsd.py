@@ -22,7 +22,7 @@ from ..parts.supports import add_batch, bank_of_head
 
 @dataclass
 class TSD(GradientMethod):
-    """Pull each prediction towards the prototypes of a bank of confident embeddings.
+    """Pull each prediction toward the prototypes of a bank of confident embeddings.
 
     variant   "paper" follows the equations, "released" the published code
     k1        supports kept per class

@@ -1,4 +1,4 @@
-"""Names of classes: from a file, from what the model carries, or plain numbers."""
+"""Names of classes: from a file, from the model itself, or plain numbers."""
 
 from __future__ import annotations
 

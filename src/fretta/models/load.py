@@ -83,11 +83,12 @@ def find_model(
 
 
 def find_weights(name: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
-    """A weights file: as given, or below the data root (also in its folder `weights`)."""
+    """A weights file: here or below the data root, or in a folder `weights` of either."""
     base = os.fspath(root) if root is not None else os.environ.get("FRETTA_DATA")
     places = [Path(name)]
-    if base and not Path(name).is_absolute():
-        places += [Path(base) / name, Path(base) / "weights" / name]
+    if not Path(name).is_absolute():
+        places.append(Path("weights", name))
+        places += [Path(base, name), Path(base, "weights", name)] if base else []
     for place in places:
         if place.is_file():
             return place
@@ -134,7 +135,7 @@ def load(
     spec          "cifar:resnet20", "timm:resnet18", "torchvision:resnet50", "hf:<folder>" with a
                   config.json, or "package.module:factory", a callable that returns a module
     weights       a .safetensors file, a torch file that holds only tensors, or the name of weights
-                  that an installed package carries: "efficientnet-lite0" (extra `imagenet`)
+                  that an installed package has: "efficientnet-lite0" (extra `imagenet`)
     num_classes   size of the head; if None, what the card beside the weights says, else the
                   library's own default
     pretrained    let timm or torchvision fetch their own weights (needs a network)

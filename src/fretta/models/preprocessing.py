@@ -1,4 +1,4 @@
-"""How an image becomes what a model takes: found where the model carries it.
+"""How an image becomes what a model takes: found with the model.
 
 Every command asks `find_preprocessing`, so that one model sees the same pixels everywhere.
 """
@@ -170,7 +170,7 @@ def attach_preprocessing(net: nn.Module, preprocessing: Preprocessing) -> None:
 
 
 def input_scale(net: nn.Module) -> tuple[Any, Any] | None:
-    """Mean and std that the inputs of a model were normalized by, where the model carries them."""
+    """Mean and std that the inputs of a model were normalized by, where the model says."""
     attached = getattr(net, "fretta_preprocessing", None)
     if isinstance(attached, Preprocessing):
         return attached.mean, attached.std
@@ -180,7 +180,7 @@ def input_scale(net: nn.Module) -> tuple[Any, Any] | None:
 
 
 def input_std(net: nn.Module) -> tuple[float, ...] | None:
-    """The std that the inputs of a model were divided by, where the model carries it."""
+    """The std that the inputs of a model were divided by, where the model says."""
     scale = input_scale(net)
     return None if scale is None else scale[1]
 

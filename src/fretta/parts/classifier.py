@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import HeadError, InputError, ModelError, NeedError, StateError, warn
+from ..errors import HeadError, InputError, NeedError, warn
+from .adaptive import AdaptiveStatistics
 from .compute import autocasting
 from .features import (
     captured,
@@ -25,15 +25,16 @@ from .features import (
 )
 from .norm import (
     affine_names,
+    batch_norms,
     contiguous_when_frozen,
-    is_batch_norm,
-    mixed_statistics,
     norm_layers,
     source_statistics_for_single_values,
     use_batch_statistics,
 )
 from .random import undisturbed
-from .statistics import AdaptiveStatistics, MovingStatistics, Statistics
+from .replaced import mixed_statistics
+from .statistics import MovingStatistics, Statistics
+from .tensors import copy_tensors, put_back
 
 
 class Classifier:
@@ -61,13 +62,11 @@ class Classifier:
         self.adapted: dict[str, nn.Parameter] = {}
         self.origin: dict[str, Tensor] = {}
         self.origin_buffers: dict[str, Tensor] = {}
-        self.batch_norms = [module for module in net.modules() if is_batch_norm(module)]
+        self.batch_norms = list(batch_norms(net).values())
         self.place: Any = None  # of the logits in what the model returns; None: they are that
         self.aside = False  # whether this forward is not the one whose logits are returned
         self._instead: Mapping[str, Tensor] = {}  # tensors in the place of parameters
-        self.statistics: Statistics | None = (
-            None  # of batch norms, where they move; see set_statistics
-        )
+        self.statistics: Statistics | None = None  # of batch norms, where they move
         self.share: float | None = None  # of the batch, where statistics are a fixed mix
         self._writes_input: bool | None = None  # whether forward changes its input in place
         self._warned = False
@@ -108,8 +107,7 @@ class Classifier:
         if kind == "batch":
             use_batch_statistics(self.net)
             return
-        layers = {n: m for n, m in self.net.named_modules() if is_batch_norm(m)}
-        layers = {n: m for n, m in layers.items() if m.running_mean is not None}
+        layers = batch_norms(self.net, running=True)
         for layer in layers.values():
             layer.training = False
         if kind == "moving" and layers:
@@ -389,45 +387,3 @@ class Classifier:
 
     def uses_batch_statistics(self) -> bool:
         return any(layer.training for layer in self.batch_norms)
-
-
-def private_copy(net: nn.Module, share: bool = False) -> nn.Module:
-    """A copy; with `share` its parameters and the statistics of norm layers lie in the memory of
-    `net`. Other buffers may move in a forward."""
-    memo: dict[int, Any] = {}
-    if share:
-        plain = (p for p in net.parameters() if type(p) is nn.Parameter)
-        memo = {id(p): nn.Parameter(p.data, p.requires_grad) for p in plain}
-        norms = norm_layers(net).values()
-        memo |= {id(b): b for layer in norms for b in layer.buffers(recurse=False)}
-    try:
-        return copy.deepcopy(net, memo)
-    except (RuntimeError, TypeError) as error:
-        raise ModelError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); adapt it itself:"
-            " inplace=True"
-        ) from error
-
-
-def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-@torch.no_grad()
-def put_back(tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
-    """Copy saved values into the tensors, in place; the names must agree."""
-    if tensors.keys() != saved.keys():
-        missing = sorted(tensors.keys() - saved.keys())
-        extra = sorted(saved.keys() - tensors.keys())
-        raise StateError(
-            f"the saved tensors are those of another model: missing {missing[:5]}, unknown"
-            f" {extra[:5]}"
-        )
-    for name, tensor in tensors.items():
-        if tensor.shape != saved[name].shape:
-            raise StateError(
-                f"the saved tensor {name!r} has shape {tuple(saved[name].shape)}, the model's "
-                f"{tuple(tensor.shape)}; load the state into an adapter of the same model"
-            )
-    for name, tensor in tensors.items():
-        tensor.copy_(saved[name])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+
+K = TypeVar("K")
 
 _NORM_TYPES = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 # Libraries bring norms that subclass nothing (timm's RmsNorm, Hugging Face's ...RMSNorm):
@@ -32,12 +33,10 @@ def is_batch_norm(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm)
 
 
-def has_statistics(module: nn.Module) -> bool:
-    """Whether there is a batch norm with running statistics, scale and shift."""
-    return any(
-        is_batch_norm(layer) and layer.running_mean is not None and layer.affine
-        for layer in module.modules()
-    )
+def batch_norms(module: nn.Module, running: bool = False) -> dict[str, Any]:
+    """All batch norms by qualified name, or only those with running statistics."""
+    layers: dict[str, Any] = {n: m for n, m in module.named_modules() if is_batch_norm(m)}
+    return {n: m for n, m in layers.items() if not running or m.running_mean is not None}
 
 
 def norm_layers(module: nn.Module) -> dict[str, nn.Module]:
@@ -55,6 +54,21 @@ def affine_names(layers: dict[str, nn.Module]) -> list[str]:
     ]
 
 
+@contextmanager
+def before_forward(
+    layers: Mapping[K, nn.Module], call: Callable[[K, Any, tuple[Any, ...]], Any]
+) -> Iterator[None]:
+    """While active, `call(key, layer, inputs)` goes before each forward of a layer; inputs that it
+    returns take the place of these."""
+    with ExitStack() as stack:
+        for key, layer in layers.items():
+            hook = layer.register_forward_pre_hook(
+                lambda layer, inputs, key=key: call(key, layer, inputs)
+            )
+            stack.callback(hook.remove)
+        yield
+
+
 # ---- statistics ------------------------------------------------------------------------------
 
 
@@ -64,16 +78,14 @@ def use_batch_statistics(module: nn.Module) -> None:
     `training` makes torch use batch statistics; `track_running_stats = False` keeps it from
     updating the source statistics, which stay where they are for the fallback and for export.
     """
-    for layer in module.modules():
-        if is_batch_norm(layer):
-            layer.training = True
-            layer.track_running_stats = False  # type: ignore[assignment]
+    for layer in batch_norms(module).values():
+        layer.training, layer.track_running_stats = True, False
 
 
 @contextmanager
 def batch_statistics(module: nn.Module) -> Iterator[None]:
     """While active, batch norms normalize by the statistics of the batch (test BN)."""
-    layers = [layer for layer in module.modules() if is_batch_norm(layer) and not layer.training]
+    layers = [layer for layer in batch_norms(module).values() if not layer.training]
     for layer in layers:
         layer.training = True
     try:
@@ -81,10 +93,6 @@ def batch_statistics(module: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.training = False
-
-
-def _values_per_channel(x: Tensor) -> int:
-    return x.numel() // x.shape[1] if x.dim() > 1 else x.numel()
 
 
 @contextmanager
@@ -96,53 +104,21 @@ def source_statistics_for_single_values(module: nn.Module) -> Iterator[list[str]
     """
     fallback: list[str] = []
 
-    def before(name: str, layer: nn.Module, x: Tensor) -> None:
-        single = _values_per_channel(x) == 1
-        if single and layer.training and layer.running_mean is not None:
+    def before(name: str, layer: Any, inputs: tuple[Any, ...]) -> None:
+        x = inputs[0]
+        channels = x.shape[1] if x.dim() > 1 else 1
+        if x.numel() == channels and layer.training and layer.running_mean is not None:
             layer.training = False
             fallback.append(name)
 
-    layers = {n: m for n, m in module.named_modules() if is_batch_norm(m)}
+    layers = batch_norms(module)
     modes = {name: layer.training for name, layer in layers.items()}
-    with ExitStack() as stack:
-        for name, layer in layers.items():
-            hook = layer.register_forward_pre_hook(
-                lambda layer, inputs, name=name: before(name, layer, inputs[0])
-            )
-            stack.callback(hook.remove)
+    with before_forward(layers, before):
         try:
             yield fallback
         finally:
             for name, layer in layers.items():
                 layer.training = modes[name]
-
-
-@contextmanager
-def mixed_statistics(module: nn.Module, alpha: float) -> Iterator[None]:
-    """While active, batch norms use (1 - alpha) · source + alpha · batch statistics."""
-
-    sources: dict[nn.Module, tuple[Tensor, Tensor]] = {}
-
-    def mix(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-        x = inputs[0].detach()  # torch has no gradient by running statistics
-        axes = [axis for axis in range(x.dim()) if axis != 1]
-        var, mean = torch.var_mean(x, dim=axes, correction=0)
-        source_mean, source_var = sources[layer]
-        layer.running_mean = source_mean + alpha * (mean - source_mean)
-        layer.running_var = source_var + alpha * (var - source_var)
-
-    layers = [m for m in module.modules() if is_batch_norm(m) and m.running_mean is not None]
-    with ExitStack() as stack:
-        for layer in layers:
-            sources[layer] = (layer.running_mean, layer.running_var)  # type: ignore[assignment]
-            stack.callback(setattr, layer, "training", layer.training)
-            layer.training = False  # normalize by the statistics that `mix` puts in place
-            stack.callback(layer.register_forward_pre_hook(mix).remove)
-        try:
-            yield
-        finally:
-            for layer, (mean, var) in sources.items():
-                layer.running_mean, layer.running_var = mean, var
 
 
 # ---- depth -----------------------------------------------------------------------------------

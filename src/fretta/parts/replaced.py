@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .norm import is_batch_norm
+from .norm import batch_norms, before_forward
 
 Statistics = tuple[Tensor, Tensor]  # mean and variance of each channel
 Choice = Callable[[str, Tensor, Statistics], Statistics]
+Replaced = AbstractContextManager[None]
 
 
 def measured(x: Tensor, correction: int = 1) -> Statistics:
@@ -28,8 +29,7 @@ def single_valued(x: Tensor) -> bool:
     return x.numel() == x.shape[1]
 
 
-@contextmanager
-def replaced_statistics(module: nn.Module, choose: Choice) -> Iterator[None]:
+def replaced_statistics(module: nn.Module, choose: Choice) -> Replaced:
     """While active, batch norms use `choose(name, input, source statistics)`, as constants.
 
     Not asked where there is one value per channel: there the source statistics stay.
@@ -39,12 +39,21 @@ def replaced_statistics(module: nn.Module, choose: Choice) -> Iterator[None]:
         x = inputs[0].detach()
         layer.running_mean, layer.running_var = own if single_valued(x) else choose(name, x, own)
 
-    with _in_eval_mode(module, before):
-        yield
+    return _in_eval_mode(module, before)
 
 
-@contextmanager
-def renormalized(module: nn.Module, choose: Choice) -> Iterator[None]:
+def mixed_statistics(module: nn.Module, alpha: float) -> Replaced:
+    """While active, batch norms use (1 - alpha) · source + alpha · batch statistics."""
+
+    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
+        mean, var = measured(inputs[0].detach(), correction=0)
+        layer.running_mean = own[0] + alpha * (mean - own[0])
+        layer.running_var = own[1] + alpha * (var - own[1])
+
+    return _in_eval_mode(module, before)
+
+
+def renormalized(module: nn.Module, choose: Choice) -> Replaced:
     """While active, batch norms compute (x - μ̂) / ŝ, with the gradient of batch norm.
 
     y = x̂ r + d, x̂ the input normalized by the batch, r = s_b / ŝ and d = (μ_b - μ̂) / ŝ constants
@@ -67,39 +76,33 @@ def renormalized(module: nn.Module, choose: Choice) -> Iterator[None]:
         _only_scale_and_shift(layer, own)
         return (normalized * r + d, *inputs[1:])
 
-    with _in_eval_mode(module, before):
-        yield
+    return _in_eval_mode(module, before)
 
 
-@contextmanager
-def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) -> Iterator[None]:
+def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) -> Replaced:
     """While active, batch norms normalize by these means and variances, by name."""
 
     def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
         layer.running_mean, layer.running_var = statistics[name]
 
-    with _in_eval_mode(module, before):
-        yield
+    return _in_eval_mode(module, before)
 
 
-@contextmanager
-def normalized_by(module: nn.Module, normalize: Callable[..., Tensor]) -> Iterator[None]:
+def normalized_by(module: nn.Module, normalize: Callable[..., Tensor]) -> Replaced:
     """While active, batch norms scale and shift `normalize(name, input, ε)`, gradient and all."""
 
     def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> Any:
         _only_scale_and_shift(layer, own)
         return (normalize(name, inputs[0], layer.eps), *inputs[1:])
 
-    with _in_eval_mode(module, before):
-        yield
+    return _in_eval_mode(module, before)
 
 
 def source_statistics(module: nn.Module) -> dict[str, list[Tensor]]:
     """Copies of the running mean and variance of every batch norm, by its name."""
     return {
         name: [layer.running_mean.clone(), layer.running_var.clone()]
-        for name, layer in module.named_modules()
-        if is_batch_norm(layer) and layer.running_mean is not None
+        for name, layer in batch_norms(module, running=True).items()
     }
 
 
@@ -117,17 +120,12 @@ def _only_scale_and_shift(layer: Any, own: Statistics) -> None:
 @contextmanager
 def _in_eval_mode(module: nn.Module, before: Callable[..., Any]) -> Iterator[None]:
     """Batch norms use what lies in their buffers, where `before` may put it; all is put back."""
+    layers = batch_norms(module, running=True)
+    own = {name: (layer.running_mean, layer.running_var) for name, layer in layers.items()}
     with ExitStack() as stack:
-        for name, layer in module.named_modules():
-            if not is_batch_norm(layer) or layer.running_mean is None:
-                continue
-            own = (layer.running_mean, layer.running_var)
-            stack.callback(setattr, layer, "running_mean", own[0])
-            stack.callback(setattr, layer, "running_var", own[1])
-            stack.callback(setattr, layer, "training", layer.training)
+        for layer in layers.values():
+            for name in ("running_mean", "running_var", "training"):
+                stack.callback(setattr, layer, name, getattr(layer, name))
             layer.training = False
-            hook = layer.register_forward_pre_hook(
-                lambda layer, inputs, name=name, own=own: before(name, layer, own, inputs)
-            )
-            stack.callback(hook.remove)
-        yield
+        with before_forward(layers, lambda name, layer, x: before(name, layer, own[name], x)):
+            yield

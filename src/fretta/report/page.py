@@ -20,7 +20,7 @@ from .glance import VERDICTS
 from .palette import color
 from .render import table_view
 from .suites import suite_facts
-from .tables import ALL_DIRTY, Table
+from .table import ALL_DIRTY, Table
 
 if TYPE_CHECKING:
     from .figures import Figure
@@ -50,7 +50,7 @@ def _hash(content: str) -> str:
 def policy(live: bool) -> str:
     """Only the page's own script and style sheet run, known by their hashes.
 
-    Figures carry style attributes and pictures, which can draw but not act.
+    Figures have style attributes and pictures, which can draw but not act.
     """
     parts = {
         "default-src": "'none'",

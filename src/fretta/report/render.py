@@ -10,7 +10,7 @@ from typing import Any
 
 from pandas import DataFrame, isna
 
-from .tables import Column, Table
+from .table import Column, Table
 
 DASH = "–"
 SIGNS = {"tie": "†", "untested": "‡"}

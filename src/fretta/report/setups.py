@@ -322,3 +322,10 @@ def _flags(records: Sequence[Record]) -> list[str]:
         f"collapsed in {collapsed} of {len(records)} runs" if collapsed else "",
     ]
     return [flag for flag in flags if flag]
+
+
+def principal_rows(setup: Setup) -> dict[str, int]:
+    """By label; of several settings under one label, the one with most finished runs."""
+    done = setup.runs.groupby("row")["done"].sum()
+    ordered = sorted(setup.rows["label"].items(), key=lambda item: (done[item[0]], -item[0]))
+    return {label: int(row) for row, label in ordered}

@@ -17,7 +17,8 @@ from .data import ReportData
 from .glance import Headline, headline
 from .render import comma_separated, latex, markdown
 from .setups import Setup, setups_of
-from .tables import Table, tables_of
+from .table import Table
+from .tables import tables_of
 
 if TYPE_CHECKING:
     from .figures import Figure

@@ -99,18 +99,18 @@ def make_app(shards: Sequence[ShardLike], settings: Settings) -> Protected:
     @app.post("/predict", openapi_extra=OPENAPI)
     async def predict(request: Request) -> Response:
         """Predict images of a stream, and learn from them."""
-        asked = await read_predict(request, settings)
+        given = await read_predict(request, settings)
         how, loop = await decoding(), asyncio.get_running_loop()
         pixels = [
             await loop.run_in_executor(
                 decoders, decode_bytes, data, how, settings.max_pixels, f"image {number}"
             )
-            for number, data in enumerate(asked.images)
+            for number, data in enumerate(given.images)
         ]
-        answers = await shard(asked.stream).predict(asked.stream, pixels, asked.ids, asked.retry)
-        said = [answer.to_json() for answer in answers]
-        health = [one.pop("health") for one in said][-1]
-        return Json({"stream": asked.stream, "answers": said, "health": health})
+        answers = await shard(given.stream).predict(given.stream, pixels, given.ids, given.retry)
+        rows = [answer.to_json() for answer in answers]
+        health = [row.pop("health") for row in rows][-1]
+        return Json({"stream": given.stream, "answers": rows, "health": health})
 
     @app.get("/streams")
     async def streams() -> Response:

@@ -30,24 +30,22 @@ from ..experiment.case import Case
 from ..method import Need
 from ..methods import build_method
 from ..parts.compute import Compute
-from .settings import Settings, check_name, shard_of
+from .settings import LONGEST_ID, Settings, check_name, shard_of
 from .sharing import digest_of, own_bytes, share_constants, storages, tensors_of
 from .store import StreamStore
 from .stream import Answer, Stream
 
 __all__ = ["Answer", "StreamHost"]
 
-LONGEST_ID = 128
-
 
 class StreamHost:
-    """The streams of one process, by name; a name that was never heard begins one.
+    """The streams of one process, by name; a new name begins a stream.
 
-    Streams are independent. At most `max_streams` are in memory: the one that was not asked for
-    longest goes to its checkpoint and comes back when it is. All methods may be called from any
+    Streams are independent. At most `max_streams` are in memory: the least recently used
+    goes to its checkpoint and comes back when it is needed. All methods may be called from any
     thread; batches run one at a time.
 
-    case   the opened model, if there is one already; its layout in memory may change
+    case   the model, if it is loaded already; its layout in memory may change
     """
 
     def __init__(self, settings: Settings, shard: int = 0, *, case: Case | None = None) -> None:
@@ -62,13 +60,7 @@ class StreamHost:
         self._facts = None
         if self._prior is None:
             self._facts = measure_source(case, settings.batch_size)
-        guard = None if settings.guard == "none" else settings.guard
-        first = case.adapter(
-            settings.method,
-            guard=guard,
-            batch_size=settings.batch_size,
-            **settings.hyperparameters,
-        )
+        first = settings.adapter(case)
         self.case, self.source = case, case.net  # the one model
         if first.model.layout is not None:  # then every adapter can use its memory
             layout = getattr(torch, first.model.layout)
@@ -213,7 +205,7 @@ class StreamHost:
         return Stream(name, adapter, estimator, settings, self.classes)
 
     def _make_room(self) -> None:
-        """Put the streams away that were not used longest, until one more fits."""
+        """Move the least recently used streams to their checkpoints, until one more fits."""
         while len(self._streams) >= self.settings.max_streams:
             name, stream = min(self._streams.items(), key=lambda item: item[1].used)
             if self._store is None:

@@ -32,6 +32,8 @@ def serving(settings: Settings, **ray_options: Any) -> Iterator[str]:
     try:
         import ray
         from ray import serve
+
+        from . import deployment  # noqa: F401  now: until it is deployed, the proxy answers 404
     except ModuleNotFoundError as error:
         raise MissingExtraError("ray[serve]", "serve", "the service") from error
     options = {

@@ -1,4 +1,4 @@
-"""What stands before the app: who may ask, how much, and for how long."""
+"""Limits in front of the app: token, origin, bytes and time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Protected:
             if complete:
                 reason = f"no answer within {self.timeout:g} s"
                 refusal = Refusal(503, reason, {"retry-after": "1"})
-        except Exception:
+        except Exception:  # of `counted`, in whatever the app wrapped it
             if refusal is None:
                 raise
         finally:

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .settings import Settings, check_name
+from .settings import LONGEST_ID, Settings, check_name
 
 if TYPE_CHECKING:
     from fastapi import Request
 
 FORM, JSON = "multipart/form-data", "application/json"
-LONGEST_ID = 128  # characters
 KEYS = ("stream", "images", "ids", "retry")
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictRequest:
     """Images of one stream, as they came."""
 
     stream: str
@@ -30,7 +29,7 @@ class Asked:
     retry: bool  # sent before, with the same ids
 
 
-async def read_predict(request: Request, settings: Settings) -> Asked:
+async def read_predict(request: Request, settings: Settings) -> PredictRequest:
     """InputError says what is wrong with it."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
@@ -83,7 +82,7 @@ def _decoded(number: int, text: Any) -> bytes:
         raise InputError(f"image {number} is not base64 text") from None
 
 
-def _checked(given: dict[str, Any], max_images: int) -> Asked:
+def _checked(given: dict[str, Any], max_images: int) -> PredictRequest:
     unknown = sorted(set(given) - set(KEYS))
     if unknown:
         raise InputError(f"{str(unknown[0])[:40]!r} is not known; send {', '.join(KEYS)}")
@@ -104,7 +103,7 @@ def _checked(given: dict[str, Any], max_images: int) -> Asked:
         raise InputError(f"an id is longer than {LONGEST_ID} characters or cannot be printed")
     if not isinstance(retry, bool):
         raise InputError(f"retry={str(retry)[:40]!r} is neither true nor false")
-    return Asked(check_name(given["stream"]), images, ids, retry)
+    return PredictRequest(check_name(given["stream"]), images, ids, retry)
 
 
 _IDS = {"type": "array", "items": {"type": "string"}, "description": "for late labels"}

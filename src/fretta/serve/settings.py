@@ -7,42 +7,24 @@ import os
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError, InputError
+from ..experiment.settings import GUARDS, ModelSettings
 
-if TYPE_CHECKING:
-    from ..experiment.case import Case
-
-GUARDS = ("rollback", "warn", "skip", "reset", "none")
 TOKEN = "FRETTA_TOKEN"  # of the environment
+LONGEST_ID = 128  # characters of the id of an image
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ModelSettings):
     """Everything the user gives. The model and how it adapts are as in `fretta adapt`."""
 
-    model: str
-    method: str = "auto"
-    weights: str | None = None
-    num_classes: int | None = None
-    pretrained: bool = False
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    guard: str = "rollback"
-    labels: str | None = None
-    size: int | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    fit: str | None = None
-    alpha: str = "white"
-    head: str | None = None
-    source: str | None = None  # folder of source images
-    device: str | None = None
-    prior: Mapping[str, float] | None = None  # class -> share or count, for the verdict
-    compare_source: bool = False  # source model on every image, not one in eight
+    _: KW_ONLY
     # streams
     batch_size: int = 32
     wait: float = 0.01  # seconds that a batch waits to become full
@@ -107,21 +89,14 @@ class Settings:
             default = {} if each.default_factory is not MISSING else each.default
             if each.name != "token" and value != default:
                 plain = dict(value) if isinstance(value, Mapping) else value
+                plain = str(plain) if isinstance(plain, Path) else plain
                 found[each.name] = list(plain) if isinstance(plain, tuple) else plain
         return found
 
     @property
     def bearer(self) -> str | None:
-        """The token that requests must bring; None: none is asked for."""
+        """The token that requests must bring; None: no token is needed."""
         return self.token or os.environ.get(TOKEN, "").strip() or None
-
-    def open_case(self) -> Case:
-        """Model, labels and preprocessing, found as `fretta adapt` finds them."""
-        from ..experiment.case import open_case
-
-        names = ("weights", "num_classes", "pretrained", "head", "size", "mean", "std", "fit")
-        given = {name: getattr(self, name) for name in (*names, "labels", "source", "device")}
-        return open_case(self.model, **given)
 
 
 LEAST: dict[str, float] = {
@@ -140,6 +115,7 @@ LEAST: dict[str, float] = {
 }
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
+    "str | Path": (str, Path),
     "int": (int,),
     "float": (int, float),
     "bool": (bool,),

@@ -32,7 +32,7 @@ COUNTS = ("batches", "learned", "images", "by_source", "frozen", "seconds", "upd
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said about one image."""
+    """The prediction for one image."""
 
     id: str
     stream: str
@@ -94,7 +94,7 @@ class Stream:
         """
         begin = time.perf_counter()
         logits, spoke = self._predict(x) if self.frozen else self._learn(x)
-        self.adapter.head_input = None  # as large as the batch, and only for its health
+        self.adapter.learner.head_input = None  # as large as the batch, and only for its health
         source = self._compare(x, logits)
         # a stable sort: equal values keep the order of the classes
         best = logits.softmax(1).sort(dim=1, descending=True, stable=True)

@@ -52,7 +52,8 @@ _LEAST = {  # of whole numbers
 }
 _BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
 SCHEDULES = ("cosine", "one-cycle")
-_LATER = {"schedule": "cosine", "precision": None}  # what older cards were trained with
+# what older cards were trained with
+_LATER = {"schedule": "cosine", "precision": None, "half": False}
 _NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
@@ -76,6 +77,7 @@ class TrainConfig:
     label_smoothing: float = 0.0
     schedule: str = "cosine"  # or "one-cycle": up to lr for a quarter of the steps, then down to 0
     precision: str | None = None  # "bfloat16" trains under autocast
+    half: bool = False  # write matrices and kernels in float16: half the file
     evaluate_every: int | None = None  # steps between validations; 0: only at the end
     size: int | None = None  # pixels
     mean: tuple[float, ...] = Preprocessing.mean

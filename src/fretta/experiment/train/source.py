@@ -77,7 +77,8 @@ def train_source(
         torch.manual_seed(config.seed)
         model = _model(config, len(classes)).to(device)
         steps, best = _fit(model, data, config, settings, resume, progress)
-    load_state(model, best["state"], "the trained weights")
+    state = _halved(best["state"]) if config.half else best["state"]
+    load_state(model, state, "the trained weights")
     card = Card(
         model=str(config.model),
         num_classes=len(classes),
@@ -98,7 +99,7 @@ def train_source(
         },
         versions=_versions(config),
     )
-    return _write(Path(config.out), model, card)
+    return _write(Path(config.out), state, card)
 
 
 # ---- before -------------------------------------------------------------------------------------
@@ -205,6 +206,8 @@ def _fit(
     batch_of = partial(make_batch, data["train"].domains, config)
     batches = ahead(batch_of, range(start, steps), config.workers, prefetch=2)
     model.train()
+    if config.precision is not None:  # a sixth faster on a CPU with bfloat16
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     try:
         for done, batch in enumerate(batches, start + 1):
             if isinstance(batch, FrettaError):
@@ -357,9 +360,14 @@ def _versions(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def _write(out: Path, model: nn.Module, card: Card) -> Card:
+def _halved(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices and kernels in float16. Vectors are small, and variances may be."""
+    return {k: v.half() if v.ndim > 1 and v.is_floating_point() else v for k, v in state.items()}
+
+
+def _write(out: Path, state: dict[str, Tensor], card: Card) -> Card:
     card_path(out).unlink(missing_ok=True)  # never a card beside weights it does not describe
-    state = {k: v.contiguous() for k, v in _copied(model).items()}
+    state = {k: v.contiguous() for k, v in state.items()}
     replace_file(out, save(state, metadata={"format": "pt"}))
     card = replace(card, sha256=sha256(out))
     write_card(out, card)

@@ -6,8 +6,11 @@ write_fragment(result, "tuned.toml")
 
 from __future__ import annotations
 
+from .fragments import fragment, write_fragment
 from .rules import Rule, label_free, score
-from .search import GRIDS, Result, Trial, fragment, make_space, parse_grid, tune, write_fragment
+from .search import Result, tune
+from .space import GRIDS, make_space, parse_grid
+from .trials import Trial
 
 __all__ = [
     "GRIDS",

@@ -8,11 +8,15 @@ from functools import partial
 from ..data import ReportData
 from ..setups import Setup
 from .analyses import ANALYSES
+from .by_class import calibration, classes, confusion
 from .draw import Figure
-from .runs import RUNS, panels, sensitivity
+from .grids import sensitivity
+from .panel import panels
+from .runs import cost, nrs, time
 
 __all__ = ["Figure", "find_figures"]
 
+RUNS = (time, cost, classes, calibration, confusion, nrs)
 PANELS = 2  # so many setups get figures: the ones with the most methods
 MOST = 12  # figures of the paper that are drawn
 

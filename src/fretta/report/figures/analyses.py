@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, Series
 
 from ..palette import COLORS, INK, MARKERS, RED
-from ..tables import slug
+from ..table import slug
 from .draw import Canvas, Figure, plain, short_names
 from .runs import domain_axis, spans_of
 
