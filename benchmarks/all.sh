@@ -15,7 +15,6 @@ case $what in speed | all)
     python "$here/steps.py" --only cifar-100 narrow --rounds 3 --out "$out/steps-small.json"
     python "$here/steps.py" --only resnet50 --rounds 3 --out "$out/steps-large.json" # vit takes long
     python "$here/head.py" --out "$out/head.json"
-    python "$here/soak.py" --out "$out/soak.json"
     python "$here/pipeline.py" --rounds 3 --out "$out/pipeline.json"
     python "$here/choices.py" --rounds 3 --out "$out/choices.json"
     python "$here/memory.py" --rounds 3 --batch-size 64 --out "$out/memory.json"
@@ -51,7 +50,7 @@ case $what in serve | all)
     ;;
 esac
 case $what in faults | all)
-    python "$here/soak.py" --steps 20000 --guard ,rollback --out "$out/soak-20000.json" # a night
+    python "$here/soak.py" --out "$out/soak.json" # an hour
     python "$here/faults.py" --out "$out/faults.json"
     ;;
 esac

@@ -21,7 +21,7 @@ from stream_list import PLANS, kept_stream, open_plan
 import fretta
 from fretta.data import make_stream
 from fretta.errors import FrettaWarning
-from fretta.parts.statistics import AdaptiveStatistics
+from fretta.parts.adaptive import AdaptiveStatistics
 
 STREAMS = ("digits-64", "cifar-128", "clean-80", "noise-70", "sorted-16", "cifar-lt")
 # what it says in the table: method, hyper-parameters, constants of the statistics

@@ -10,17 +10,18 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from processes import replica
 from torch import Tensor
 
 from fretta.data import open_dataset
@@ -28,7 +29,6 @@ from fretta.experiment.case import Case
 from fretta.serve.host import StreamHost
 from fretta.serve.settings import Settings
 
-PAGE = 4096
 PATIENCE = 120.0  # seconds that a camera tries again
 
 
@@ -48,8 +48,9 @@ class Camera:
     """A stream and what it was told, in its order; one request at a time."""
 
     name: str
-    rows: list[list[int]]  # of each request
+    rows: Iterable[list[int]]  # of each request
     said: list[Said] = field(default_factory=list)
+    refused: Counter[int] = field(default_factory=Counter)  # by status; 0: no answer at all
 
 
 class Pool:
@@ -108,8 +109,13 @@ def run(
     cameras: list[Camera],
     path: str = "/predict",
     on_answer: Callable[[], None] = lambda: None,
+    again: Collection[int] = (503,),
+    patience: float = PATIENCE,
 ) -> float:
-    """All cameras at once, each one request after the other; the seconds it took."""
+    """All cameras at once, each one request after the other; the seconds it took.
+
+    What is not answered, or with a status of `again`, is sent again.
+    """
 
     def send(camera: Camera) -> None:
         for rows in camera.rows:
@@ -121,11 +127,12 @@ def run(
                 tries += 1
                 try:
                     status, text = post(port, path, fields, [pool.files[row] for row in rows])
-                except OSError as error:  # the connection broke
-                    status, text = 503, repr(error).encode()
+                except (OSError, http.client.HTTPException) as error:  # the connection broke
+                    status, text = 0, repr(error).encode()
                 if status == 200:
                     break
-                if status != 503 or time.perf_counter() - begin > PATIENCE:
+                camera.refused[status] += 1
+                if status not in (0, *again) or time.perf_counter() - begin > patience:
                     raise RuntimeError(f"{camera.name}: {status} {text[:300]!r}")
                 fields["retry"] = "true"
                 time.sleep(0.5)
@@ -141,34 +148,6 @@ def run(
 
 
 # ---- the processes of the service ---------------------------------------------------------------
-
-
-def replica(title: str = "streams-0") -> int | None:
-    """The process of this shard that a Ray of ours started; never one of somebody else."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        line = _read(folder / "cmdline")
-        ours = line.startswith("ray::ServeReplica") and title in line
-        if ours and os.getpid() in _ancestors(int(folder.name)):
-            return int(folder.name)
-    return None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it ended meanwhile
-        return ""
-
-
-def _ancestors(process: int) -> Iterator[int]:
-    while process > 1:
-        status = _read(Path(f"/proc/{process}/stat"))
-        process = int(status.rpartition(")")[2].split()[1]) if status else 0
-        yield process
-
-
-def resident_mib(process: int | None) -> float:
-    return int((_read(Path(f"/proc/{process}/statm")) or "0 0").split()[1]) * PAGE / 2**20
 
 
 class Killer:

@@ -24,7 +24,10 @@ from common import arguments, write
 import fretta
 from fretta.experiment.provenance import provenance
 
-AREAS = ("batches", "models", "states", "files", "stores", "kills", "load", "live", "service")
+AREAS = (
+    *("batches", "models", "states", "files", "stores"),
+    *("kills", "cluster", "load", "live", "service"),
+)
 
 
 def run(area: str, methods: list[str], seed: int, short: bool) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from cameras import Camera, Killer, Pool, check, replica, resident_mib, run
+from cameras import Camera, Killer, Pool, check, run
 from common import arguments, write
+from processes import replica, resident_mib
 
 from fretta.serve.host import StreamHost
 from fretta.serve.local import here, serving

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .tiny import save_pictures
 
 TIMING = ("seconds", "seconds_per_batch")
 LONGEST = 300  # seconds without an end: hung
+FEW = 2  # kills of the short form
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Command:
     again: tuple[str, ...] = ()
     begun: str = ""  # a file that says that there is something to resume
     kills: int = 20
+    each: int = 4  # kills until it may end: one that is killed too often never gets anywhere
+    victim: Callable[[int], int | None] = lambda child: child  # None: it is not there yet
 
 
 def records(folder: Path) -> Any:
@@ -88,7 +92,7 @@ def commands(short: bool) -> list[Command]:
     if short:
         found = [command for command in found if command.name in ("fretta run", "fretta adapt")]
     for command in found:
-        command.kills = 2 if short else command.kills
+        command.kills = FEW if short else command.kills
     return found
 
 
@@ -129,14 +133,32 @@ def ended(child: int, deadline: float) -> int | None:
         time.sleep(0.002)
 
 
-def finish(command: Command, folder: Path) -> float:
-    """Run it to its end; the seconds that took."""
-    begin = time.monotonic()
-    child = start(command, folder)
-    code = ended(child, begin + LONGEST)
+def strike(command: Command, child: int, moment: float) -> tuple[bool, int | None]:
+    """Whether a process was killed before the command ended, and its exit code."""
+    code = ended(child, moment)
+    while code is None:
+        victim = command.victim(child)
+        with suppress(ProcessLookupError):
+            if victim is not None:
+                os.kill(victim, signal.SIGKILL)
+                return True, to_end(child)
+        code = ended(child, time.monotonic() + 0.02)
+    return False, code
+
+
+def to_end(child: int) -> int | None:
+    """The exit code; None: it hung."""
+    code = ended(child, time.monotonic() + LONGEST)
     if code is None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    return code
+
+
+def finish(command: Command, folder: Path) -> float:
+    """Run it to its end; the seconds that took."""
+    begin = time.monotonic()
+    code = to_end(start(command, folder))
     said = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")[-300:]
     through = "is complete: there is nothing to resume" in " ".join(said.split())
     hold(code == 0 or through, f"ended with {code}: {said}")
@@ -155,29 +177,28 @@ def kill(tally: Tally, command: Command, chance: random.Random) -> None:
     promise = f"kill -9 of {command.name}, then the same command: what an undisturbed one gives"
     base = Path(tempfile.mkdtemp(prefix="faults-"))
     try:
-        finish(command, calm := new_folder(base, 0))
-        shutil.rmtree(calm)
-        length = finish(command, calm := new_folder(base, 0))  # imports are over
+        length = finish(command, calm := new_folder(base, 0))
+        if command.kills > FEW:  # once more: imports are over
+            shutil.rmtree(calm)
+            length = finish(command, calm := new_folder(base, 0))
         expected, kills, number = command.result(calm), 0, 0
         while kills < command.kills:
             number += 1
             folder, here, one = new_folder(base, number), 0, Tally("kills")
             with one.trial(promise):
                 while kills < command.kills:
-                    child = start(command, folder)
-                    code = ended(child, time.monotonic() + chance.uniform(0, length))
-                    if code is not None:
-                        hold(code == 0, f"ended with {code} by itself")
-                        break
-                    os.kill(child, signal.SIGKILL)
-                    os.waitpid(child, 0)
-                    kills, here = kills + 1, here + 1
-                    if here % 4 == 0:  # a run that is killed too often never gets anywhere
+                    moment = time.monotonic() + chance.uniform(0, length)
+                    killed, code = strike(command, start(command, folder), moment)
+                    kills, here = kills + killed, here + killed
+                    hold(code in (0, -signal.SIGKILL), f"ended with {code} by itself")
+                    if not killed or here % command.each == 0:
                         break
                 finish(command, folder)
                 hold(command.result(folder) == expected, "another result")
             problem = next(iter(one.rows[promise]["failures"]), None)
-            for last in range(here, 0, -1):
+            if problem is not None:
+                kills = max(kills, number)  # a command that never works must end
+            for last in range(here or problem is not None, 0, -1):
                 tally.count(promise, problem if last == 1 else None, f"folder {number}")
             shutil.rmtree(folder)
     finally:
