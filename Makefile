@@ -26,7 +26,7 @@ test-cpu: $(READY)  ## the numeric tests as on processors without AVX-512 and wi
 		-m "not slow and not browser" $(NUMERIC)
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -n 2 --dist worksteal -q \
 		-m "not slow" $(addprefix tests/, test_adapter.py test_conformance.py test_derivations.py test_export.py test_inputs.py)
-	FRETTA_TEST_THREADS=2 $(BIN)/python -m pytest -q tests/test_conformance.py tests/test_guard.py tests/test_threads.py
+	FRETTA_TEST_THREADS=2 $(BIN)/python -m pytest -q -m "not slow" tests/test_conformance.py tests/test_guard.py tests/test_threads.py
 
 test-browser: $(READY)  ## the pages in headless Chromium
 	$(BIN)/python -m pytest -q -m browser

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from .committed import Evidence, by_seed, mean
-from .streams import MARGIN, Scores
+from .streams import MARGIN, WORSE, Scores
 from .tables import BENCHMARKS, markdown, percent, points
 
-WORSE = "▼"
 MORE = {"CIFAR-10-C, correlated": ("cifar10c-shared-correlated", "")}
 
 

@@ -79,38 +79,29 @@ def others_claims(evidence: Evidence) -> str:
 def lame_correlated(evidence: Evidence) -> Claim:
     yes = _over(evidence, CORRELATED, "lame", ("source", "bn", "tent"))
     mixed = _over(evidence, "cifar10c-shared", "lame", ("source",))
-    return Claim(
+    return _judged(
         "LAME helps where neighbors share their class",
-        verdict([found for found, _ in yes.values()]),
-        [
-            f"Correlated: {_words('lame', yes)}. Where classes are mixed it harms, as its paper"
-            f" says: {_words('lame', mixed)}."
-        ],
-        f"fretta run {CORRELATED} --store evidence",
-        "",
+        yes,
+        f"Correlated: {_words(yes)}. Where classes are mixed it harms, as its paper says:"
+        f" {_words(mixed)}.",
+        CORRELATED,
     )
 
 
 def note_correlated(evidence: Evidence) -> Claim:
     yes = _over(evidence, CORRELATED, "note", ("bn", "tent", "source"))
-    return Claim(
-        "NOTE is robust to correlated classes",
-        verdict([found for found, _ in yes.values()]),
-        [f"Correlated: {_words('note', yes)}."],
-        f"fretta run {CORRELATED} --store evidence",
-        "",
-    )
+    says = "NOTE is robust to correlated classes"
+    return _judged(says, yes, f"Correlated: {_words(yes)}.", CORRELATED)
 
 
 def rdumb_long(evidence: Evidence) -> Claim:
     """At 1,185 steps its published reset, every 1,000, happens once."""
     yes = _over(evidence, LONG, "rdumb", ("eta", "tent", "bn"))
-    return Claim(
+    return _judged(
         "RDumb, which begins again now and then, beats methods that never do on long streams",
-        verdict([found for found, _ in yes.values()]),
-        [f"All 10,000 images of each corruption: {_words('rdumb', yes)}; it resets once here."],
-        f"fretta run {LONG} --store evidence",
-        "",
+        yes,
+        f"All 10,000 images of each corruption: {_words(yes)}; it resets once here.",
+        LONG,
     )
 
 
@@ -138,6 +129,12 @@ def roid_overall(evidence: Evidence) -> Claim:
 Found = dict[str, tuple[bool | None, str]]
 
 
+def _judged(says: str, found: Found, numbers: str, suite: str) -> Claim:
+    """Holds where the method is above all others."""
+    command = f"fretta run {suite} --store evidence"
+    return Claim(says, verdict([above for above, _ in found.values()]), [numbers], command, "")
+
+
 def _over(evidence: Evidence, suite: str, method: str, others: tuple[str, ...]) -> Found:
     """Whether the method is above each of the others beyond noise, and by how much."""
     found: Found = {}
@@ -158,5 +155,5 @@ def _points(gap: tuple[float, bool]) -> str:
     return f"{100 * gap[0]:+.2f}" + ("*" if gap[1] else "")
 
 
-def _words(method: str, found: Found) -> str:
+def _words(found: Found) -> str:
     return ", ".join(f"{words} over {other}" for other, (_, words) in found.items()) or "not run"

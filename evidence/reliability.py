@@ -14,6 +14,7 @@ AREAS = {
     "files": "Files",
     "stores": "Stores and output folders",
     "kills": "Kills",
+    "cluster": "Kills on Ray",
     "load": "Load",
     "live": "Live page",
     "service": "Service",
@@ -100,6 +101,12 @@ FIXED: tuple[tuple[str, str, str], ...] = (
         "test_guard.py::test_health_while_the_source_predicts_is_that_of_the_batch",
     ),
     (
+        "kill -9 of fretta run --ray",
+        "the mark by which workers know the store stayed among the checkpoints; now it is hidden,"
+        " as drafts of files are",
+        "execute/test_ray_cluster.py::test_interrupted_and_impossible_calls",
+    ),
+    (
         "a damaged or foreign checkpoint",
         "an empty checkpoint, zeros in health.jsonl; an edited row went unnoticed",
         "deploy/test_deploy_resume.py::test_an_edited_number_is_noticed",
@@ -133,8 +140,8 @@ def fixed_list(evidence: Evidence) -> str:
     promises = [row["promise"] for row in rows(evidence)]
     lines = []
     for begin, what, test in FIXED:
-        (promise,) = [p for p in promises if p.startswith(begin)]
-        lines.append(f"- *{promise}*: {what}. `tests/{test}`")
+        for promise in (p for p in promises if p.startswith(begin)):
+            lines.append(f"- *{promise}*: {what}. `tests/{test}`")
     return "\n".join(lines)
 
 

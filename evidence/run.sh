@@ -41,7 +41,7 @@ $D --rule oracle --limit 256 --grid lr=1e-3 --grid k1=1,10,100,300 --grid k2=0.5
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea cifar10c-shared-correlated \
-    cifar10c-shared-guarded pacs-shared imagenet-shared gfret-parts gfret-switches; do
+    cifar10c-shared-guarded cifar10c-resnet18 pacs-shared imagenet-shared gfret-parts gfret-switches; do
     fretta run $suite --store evidence $HOW
 done
 
@@ -49,8 +49,16 @@ done
 M="--method source --method bn --method tent --method s-fret --method g-fret"
 C="--data cifar10 --model cifar:resnet20 --weights cifar10_resnet20.safetensors --num-classes 10
    --size 32 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225"
+R="--data cifar10 --model weights/cifar10-resnet18.safetensors"
 fretta analyze redundancy $C $M --limit 256 --corruption all --store evidence --name redundancy-cifar10
 fretta analyze redundancy $M --limit 256 --corruption all --store evidence --name redundancy-digits
+fretta analyze redundancy $R $M --limit 128 --corruption gaussian_noise,motion_blur,fog,jpeg_compression --store evidence --name redundancy-resnet18
+
+# How well classes separate.
+M="--method source --method bn --method s-fret --method g-fret --limit 256 --domain gaussian_noise"
+fretta analyze tsne $M --store evidence --name tsne-digits
+fretta analyze tsne $C $M --corruption all --severity 5 --store evidence --name tsne-cifar10
+fretta analyze tsne $R $M --corruption all --severity 5 --store evidence --name tsne-resnet18
 
 # The estimate without labels, on models and images that it was not set on.
 for domain in cartoon photo; do

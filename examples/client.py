@@ -55,7 +55,8 @@ class Client:
                 with urllib.request.urlopen(request, timeout=60) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
-                if error.code != 503 or not left:
+                starting = error.code == 404 and path == "/predict"  # Ray's proxy, not the service
+                if not left or not (starting or error.code == 503):
                     raise RuntimeError(f"{error.code}: {error.read().decode()}") from error
                 time.sleep(float(error.headers.get("Retry-After", 1)))
             except (urllib.error.URLError, ConnectionError, TimeoutError):

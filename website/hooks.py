@@ -31,6 +31,7 @@ NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # a file name as the text of
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
 ROW = re.compile(r"^\| `[^|]+\|", re.M)  # the first cell of a row about methods
+WORSE = re.compile(r"(\*{0,2}[\d.]+\*{0,2} ▼) \|")  # a cell that is worse than the source
 CARDS = """
 <div class="grid cards" markdown>
 
@@ -80,6 +81,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     uri = page.file.src_uri
+    markdown = WORSE.sub(r'<span class="worse">\1</span> |', markdown)
     origin = {there: here for here, there in BESIDE.items()}.get(uri)
     if origin is None and page.file.generated_by is not None:
         return markdown
