@@ -27,7 +27,7 @@ class Client:
         self.url, self.token, self.tries = url.rstrip("/"), token, tries
 
     def predict(self, stream: str, images: Sequence[bytes]) -> list[dict[str, Any]]:
-        """One answer per image: label, confidence, top5, spoke, id, ..."""
+        """One answer per image: label, confidence, top5, predicted_by, id, ..."""
         body = {
             "stream": stream,
             "images": [base64.b64encode(image).decode() for image in images],
@@ -74,7 +74,9 @@ def main(url: str, stream: str, *files: str, batch: int = 32) -> None:
         some = files[start : start + batch]
         answers = client.predict(stream, [Path(file).read_bytes() for file in some])
         for file, answer in zip(some, answers, strict=True):
-            print(f"{file}\t{answer['label']}\t{answer['confidence']:.3f}\t{answer['spoke']}")
+            print(
+                f"{file}\t{answer['label']}\t{answer['confidence']:.3f}\t{answer['predicted_by']}"
+            )
     detail = client.stream(stream)
     print(f"{detail['images']} images in this stream so far; {detail['text']}", file=sys.stderr)
 

@@ -134,7 +134,7 @@ class Method:
             raise ConfigError(f"{self.key}: {values} cannot work; give {wanted}")
 
     def caution(self, classes: int) -> None:
-        """Warn of values that work, but not as one would believe, with this many classes."""
+        """Warn of values that work, but not as one would expect, with this many classes."""
 
     def configure(self, model: Classifier) -> None:
         """Everything frozen, in eval mode. Thaw and switch what the method adapts."""

@@ -23,7 +23,7 @@ def sample(name: str, batches: int, verdict: str, **more: Any) -> dict[str, Any]
             "time": time.time() - 2 * (batches - b),
             "images": 32,
             "learned": True,
-            "spoke": "adapted",
+            "predicted_by": "adapted",
             "entropy": 0.9 * math.exp(-b / 60) + 0.04 * math.sin(b),
             "nrs": 0.42 - 0.1 * b / max(1, batches),
             "changed": 0.1 + 0.05 * math.cos(b / 9),

@@ -284,7 +284,7 @@ def test_history_and_remembered_ids_are_bounded() -> None:
     assert len(found["unknown"]) == 18
 
 
-# ---- who spoke -----------------------------------------------------------------------------------
+# ---- which model predicts ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -296,12 +296,12 @@ def test_the_answer_says_whose_it_is() -> None:
     host = StreamHost(Settings(model="digits", method="tent"))
     batch = next(iter(make_stream(data, batch_size=480)))
     x = host.case.preprocessing.apply(batch.x)
-    spoke = []
+    predicted_by = []
     for part in torch.cat([x[batch.y.argsort(stable=True)][:96], x]).split(32):
         answers = host.predict("cam", part)
         source = host._streams["cam"].adapter.source_logits(part).softmax(1)
-        spoke.append(answers[0].spoke)
+        predicted_by.append(answers[0].predicted_by)
         equal = torch.equal(torch.tensor([a.confidence for a in answers]), source.max(1).values)
-        assert equal == (spoke[-1] == "source")
-    assert set(spoke) == {"source", "adapted"}
-    assert host.overview()[0]["by_source"] == 32 * spoke.count("source")
+        assert equal == (predicted_by[-1] == "source")
+    assert set(predicted_by) == {"source", "adapted"}
+    assert host.overview()[0]["by_source"] == 32 * predicted_by.count("source")

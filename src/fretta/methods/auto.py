@@ -2,7 +2,7 @@
 
 Statistics that fit the stream and the hedge with the source model are those of `stein`. On top
 scale and shift learn a little, from certain predictions, and are pulled back to the source's, so
-that long streams do not decay. Nothing is learned while the source model is believed. docs/auto.md
+that long streams do not decay. Nothing is learned while the source model predicts. docs/auto.md
 says which part does what, with measurements.
 
 Reliable samples: Niu et al., "Efficient test-time model adaptation without forgetting" (EATA),

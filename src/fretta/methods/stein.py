@@ -2,7 +2,7 @@
 
 Batch-norm statistics begin at the source's and follow the stream as far as it can be told from
 noise, balanced over predicted classes (parts/adaptive.py). Where that makes predictions less
-certain than the source model's, the source model is believed (parts/gate.py).
+certain than the source model's, the source model predicts (parts/gate.py).
 
 The shrinkage is that of James and Stein, "Estimation with quadratic loss", 1961. What is known to
 work is in docs/auto.md, with measurements.

@@ -153,7 +153,7 @@
     const facts = [
       `${d.method}, guard ${d.guard}`,
       `${count(d.images || 0)} images in ${count(d.batches || 0)} batches, ${count(d.learned || 0)} learned`,
-      `the source model spoke on ${count(d.by_source || 0)}`,
+      `the source model predicted ${count(d.by_source || 0)}`,
       known(d.labeled) && d.labeled ? `${count(d.labeled)} labels came later` : "",
       known(d.memory_bytes) ? `${bytes(d.memory_bytes)} of its own` : "",
       d.frozen ? "frozen" : "",

@@ -39,7 +39,7 @@ COUNTERS = {
     "images": ("images", "Images that were answered."),
     "batches": ("batches", "Batches that were answered."),
     "learned": ("batches_learned", "Batches that were learned from."),
-    "by_source": ("images_by_source", "Images on which the source model spoke."),
+    "by_source": ("images_by_source", "Images that the source model predicted."),
     "seconds": ("compute_seconds", "Seconds of computing."),
 }
 GAUGES = {

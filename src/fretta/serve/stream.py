@@ -40,7 +40,7 @@ class Answer:
     index: int
     confidence: float | None  # None: not finite
     top5: list[dict[str, Any]]  # label, index, confidence; the best first
-    spoke: str  # "adapted" or "source"
+    predicted_by: str  # "adapted" or "source"
     batch: int  # number in the stream; a reset does not restart it
     position: int  # in the batch
     health: dict[str, Any]  # of the batch
@@ -93,7 +93,7 @@ class Stream:
         digests   of the images: an id alone may come again with another one
         """
         begin = time.perf_counter()
-        logits, spoke = self._predict(x) if self.frozen else self._learn(x)
+        logits, predicted_by = self._predict(x) if self.frozen else self._learn(x)
         self.adapter.learner.head_input = None  # as large as the batch, and only for its health
         source = self._compare(x, logits)
         # a stable sort: equal values keep the order of the classes
@@ -101,11 +101,12 @@ class Stream:
         ranked = best.indices[:, :5].tolist()
         classes = [row[0] for row in ranked]
         self.predicted += np.bincount(classes, minlength=len(self.predicted))
-        health = self._record(len(x), spoke, time.perf_counter() - begin)
+        health = self._record(len(x), predicted_by, time.perf_counter() - begin)
         self.answers.add(ids, classes, source)
         confidences = [[_finite(p) for p in row] for row in best.values[:, :5].tolist()]
         rows = [
-            [self.batches, i, spoke, ranked[i], confidences[i], digests[i]] for i in range(len(ids))
+            [self.batches, i, predicted_by, ranked[i], confidences[i], digests[i]]
+            for i in range(len(ids))
         ]
         answers = [self._answer(key, row, health) for key, row in zip(ids, rows, strict=True)]
         for key, row in zip(ids, rows, strict=True):
@@ -156,14 +157,14 @@ class Stream:
             pass
         return classes
 
-    def _record(self, images: int, spoke: str, seconds: float) -> dict[str, Any]:
+    def _record(self, images: int, predicted_by: str, seconds: float) -> dict[str, Any]:
         now, found = time.time(), {} if self._health is None else self._health.to_json()
         row = {
             "batch": self.batches,
             "time": now,
             "images": images,
             "learned": not self.frozen,
-            "spoke": spoke,
+            "predicted_by": predicted_by,
             **{name: found.get(name) for name in MEASURED},
             **{name: found.get(name, "") for name in ("action", "reason")},
         }
@@ -171,7 +172,7 @@ class Stream:
         if row["action"]:
             self.actions = {**self.actions, row["action"]: self.actions.get(row["action"], 0) + 1}
         self.images += images
-        self.by_source += images if spoke == "source" else 0
+        self.by_source += images if predicted_by == "source" else 0
         self.seconds, self.updated = self.seconds + seconds, now
         return row
 
@@ -183,7 +184,7 @@ class Stream:
         return {key: self._answer(key, row, health) for key, row in known.items()}
 
     def _answer(self, key: str, row: Sequence[Any], health: dict[str, Any]) -> Answer:
-        batch, position, spoke, ranked, confidences, _ = row
+        batch, position, predicted_by, ranked, confidences, _ = row
         names = [self.classes[number] for number in ranked]
         return Answer(
             id=key,
@@ -195,7 +196,7 @@ class Stream:
                 {"label": name, "index": number, "confidence": p}
                 for name, number, p in zip(names, ranked, confidences, strict=True)
             ],
-            spoke=spoke,
+            predicted_by=predicted_by,
             batch=batch,
             position=position,
             health=health,
