@@ -2,15 +2,17 @@
 
     python benchmarks/soak.py [--steps 20000] [--methods tent,memo] [--guard ,rollback] [--out ...]
 
-Compared are steps of an adapter that has seen everything and of a fresh one that has seen 50
-batches, in turns, by the time of the processor: others on the machine do not count. Memory is the
-resident set, from step 1,000 to the last. Networks and settings are those of the campaign
+Compared are steps of an adapter that has seen everything and of its copy after 1,000 steps, in
+turns, by the time of the processor: others on the machine do not count. A guard may be in another
+mode by then (the source model predicts, say), which costs more or less: `modes` has both. Memory is
+the resident set, from step 1,000 to the last. Networks and settings are those of the campaign
 (trials/tiny.py): filters let batches pass, so every method learns. Started again with the same
 --out, it goes on where it stopped; several may share a file if their methods differ.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import statistics
 import time
@@ -46,26 +48,32 @@ def begin(method: str, guard: str | None) -> fretta.Adapter:
     return new_adapter(method, guard=guard, **given)
 
 
+def mode(adapter: fretta.Adapter) -> str | None:
+    """Who predicts, by the guard."""
+    supervisor = adapter._supervisor
+    return None if adapter.guard is None or supervisor is None else supervisor.mode.value
+
+
 def soak(method: str, steps: int, guard: str | None = None) -> dict[str, object]:
     batches: list[Tensor] = [images(SIZE, seed) for seed in range(64)]
-    old, early_memory = begin(method, guard), 0
+    late = begin(method, guard)
+    early, early_memory = late, 0
     for number in range(steps):
-        old(batches[number % 64])
+        late(batches[number % 64])
         if number == min(1000, steps // 2):
+            early = copy.deepcopy(late)
             early_memory = resident_bytes()
     late_memory = resident_bytes()
-    fresh = begin(method, guard)
-    for number in range(50):
-        fresh(batches[number])
     ratios = []
     for number in range(WINDOW):
         x = batches[number % 64]
-        pair = (old, fresh) if number % 2 else (fresh, old)
+        pair = (late, early) if number % 2 else (early, late)
         spent = {adapter: busy_seconds(adapter, x) for adapter in pair}
-        ratios.append(spent[old] / spent[fresh])
+        ratios.append(spent[late] / spent[early])
     return {
         "method": method,
         "guard": guard,
+        "modes": [mode(early), mode(late)],
         "steps": steps,
         "late_over_early": round(statistics.median(ratios), 3),
         "memory_growth_mib": round((late_memory - early_memory) / 2**20, 2),
