@@ -58,14 +58,12 @@ CARDS = """
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Generated pages get their places; so does the page on serving, where there is one."""
+    """Generated pages get their places."""
     sections: dict[str, Any] = {
         key: value for entry in config.nav or [] for key, value in entry.items()
     }
     sections["Methods"] += [{name: f"methods/{name}.md"} for name in methods.names()]
     sections["API"] += [{title: uri} for uri, title in api.titles().items()]
-    if (ROOT / "docs" / "serve.md").is_file():
-        sections["Tutorials"].insert(3, {"Serve": "serve.md"})
     return config
 
 
