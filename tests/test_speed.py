@@ -134,6 +134,15 @@ def test_g_fret_needs_the_memory_of_tent() -> None:
     assert second < 1.05 * first
 
 
+@pytest.mark.parametrize("size", [16, 64])
+def test_auto_holds_one_graph_at_a_time(size: int) -> None:
+    """Its first batch is predicted twice, since the statistics move far."""
+    tent, auto = ready("tent"), fretta.adapt(confident_net(), "auto")
+    first = peak_bytes(lambda: tent(images(1, size)), CPU)
+    second = peak_bytes(lambda: auto(images(1, size) + 3), CPU)
+    assert second < 1.5 * first
+
+
 def test_the_graph_is_kept_only_where_something_learns() -> None:
     """Activations of a frozen beginning are not kept: less memory with the last norms only."""
     everything, last = ready("tent"), ready("tent", compute=fretta.Compute(last_norms=2))

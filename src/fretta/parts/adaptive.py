@@ -82,7 +82,7 @@ class AdaptiveStatistics(Statistics):
         self.excess = 0.0  # sum of squared shares - 1 / C
         self.jump = 0.0  # how far the last batch was from the memory: 0 as ever, 1 all new
         self.assignment: Assignment | None = None
-        self.assigned: Tensor | None = None  # the logits it is of
+        self.assigned = False  # whether it is of the logits to return
 
     def begin(self) -> Memory:
         c = self.all.mean
@@ -107,15 +107,15 @@ class AdaptiveStatistics(Statistics):
 
     def settle(self, model: Network, x: Tensor) -> Tensor:
         with self.guarded():
+            self.assigned = False
             if len(x) <= SMALL:
                 logits, memory, used = self._after(model, x)
             elif self.balances and (self.images == 0 or self.unevenness > 0.5):
                 logits, memory, used = self._balanced(model, x)
             else:
                 logits, memory, used = self._even(model, x)
-            if self.assigned is not logits:
+            if not self.assigned:
                 self._assign(logits)
-            self.assigned = None
             self._count(memory, len(x))
             self.commit(memory, used)
         return logits
@@ -126,7 +126,8 @@ class AdaptiveStatistics(Statistics):
         self._assign(logits)
         memory, used = self._moved(self.all, self.memory, moments)
         if self._far(used):
-            return self.sequential(model, x)
+            del logits
+            return self._again(model, x)
         return logits, memory, used
 
     def _balanced(self, model: Network, x: Tensor) -> Settled:
@@ -136,7 +137,8 @@ class AdaptiveStatistics(Statistics):
             self._assign(logits)
             if self.unevenness < 0.5:
                 self.assignment = None
-                return self.sequential(model, x)
+                del logits
+                return self._again(model, x)
         return logits, memory, used
 
     def _even(self, model: Network, x: Tensor) -> Settled:
@@ -146,8 +148,14 @@ class AdaptiveStatistics(Statistics):
         if self.balances:
             self._assign(found[0])
             if self.unevenness > 0.5:
-                return self.sequential(model, x)
+                del found
+                return self._again(model, x)
         return found
+
+    def _again(self, model: Network, x: Tensor) -> Settled:
+        """Another forward. The caller lets go of the first: two graphs need twice the memory."""
+        self.assigned = False
+        return self.sequential(model, x)
 
     def _far(self, used: Pair) -> bool:
         mean, var = used[0] - self.used[0], used[1] - self.used[1]
@@ -160,7 +168,7 @@ class AdaptiveStatistics(Statistics):
         if not self.balances:
             return
         self.assignment = a = Assignment(logits)
-        self.assigned = logits
+        self.assigned = True
         count = self.counted * math.exp(-len(logits) / self.window) + a.hard
         numbers = torch.stack([a.present.sum(), count.sum(), count.square().sum()])
         classes, n, squares = numbers.tolist()  # one transfer
