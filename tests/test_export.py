@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import ConfigError, InputError, ModelError, StateError
+from fretta.errors import ConfigError, FrettaWarning, InputError, ModelError, StateError
 from fretta.export import to_onnx, to_program
 from fretta.methods import REGISTRY
 from fretta.models import load_source
@@ -120,6 +120,23 @@ def test_refusals() -> None:
         to_program(module, batches(1)[0])
     with pytest.raises(ModelError, match="export"):
         to_program(a, batches(2)[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["auto", "stein"])
+def test_a_mix_of_two_models_is_not_exported_in_silence(key: str) -> None:
+    a = adapted("resnet-like", key)
+    x = batches(6)[0]
+    for weight, counts, alone in ((0.6, 40, "adapted"), (0.4, 60, "source")):
+        a.method.gate.weight = weight
+        with pytest.warns(FrettaWarning, match=f"counts {counts} %.* the {alone} model"):
+            a.export()
+    for weight in (0.999, 0.001):  # the adapter lets one of them predict: no word
+        a.method.gate.weight = weight
+        assert torch.equal(a.export()(x), a.predict(x))
+    a.reset()  # nothing to mix yet
+    assert torch.allclose(a.export()(x).log_softmax(1), a.predict(x))
+    vit = adapted("vit-like", "auto")  # no batch norm: nothing is mixed
+    assert torch.equal(vit.export()(x), vit.predict(x))
 
 
 @tracing

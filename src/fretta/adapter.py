@@ -240,7 +240,7 @@ class Adapter(nn.Module):
     def by_source(self) -> bool:
         """Whether the last batch got the source model's predictions, or mostly."""
         guarded = self._supervisor is not None and self._supervisor.by_source
-        return guarded or not self.method.adapts or (self.ready and self.method.believes_source)
+        return guarded or not self.method.adapts or (self.ready and self.method.source_share > 0.5)
 
     def _supervise(self) -> Supervisor:
         if self.classes is None:
@@ -265,7 +265,8 @@ class Adapter(nn.Module):
 
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
-        A method that mixes two models (stein, auto) exports the one with the greater weight.
+        A method that mixes two models (stein, auto) exports the one with the greater weight, and
+        warns where the other one counts too.
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ._util import atomic
-from .errors import ConfigError, InputError, MissingExtraError, ModelError
+from .errors import ConfigError, InputError, MissingExtraError, ModelError, warn
 from .learner import Learner
 from .parts.classifier import Classifier
 from .parts.features import take_logits
@@ -105,7 +105,8 @@ def export_plain(
             f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
             " batches, or None"
         )
-    source = source or method.believes_source
+    mixed = 0.0 if source else method.source_share
+    source = source or mixed > 0.5
     share = 1.0 if source else method.batch_share
     if not source and method.output not in (None, "none"):
         raise ConfigError(
@@ -121,6 +122,14 @@ def export_plain(
         raise ConfigError(
             f"{method.key} mixes the statistics of every batch with the source's, which a"
             " plain module cannot do; give statistics=, an iterable of image batches"
+        )
+    if 0 < mixed < 1:
+        alone = "source" if source else "adapted"
+        warn(
+            f"{method.key} mixes its predictions with the source model's, which counts"
+            f" {100 * mixed:.0f} %; a plain module cannot do that: this is the {alone} model alone,"
+            " and some labels will differ. Adapt on more images before you export, or deploy the"
+            " adapter itself"
         )
     return plain_copy(
         model,

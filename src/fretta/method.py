@@ -169,9 +169,9 @@ class Method:
         return 1.0 if type(self).forward is Method.forward else None
 
     @property
-    def believes_source(self) -> bool:
-        """Whether predictions are rather the source model's than the adapted one's."""
-        return False
+    def source_share(self) -> float:
+        """Weight of the source model in the predictions, in [0, 1]."""
+        return 0.0
 
     # ---- fields as plain data -------------------------------------------------------------------
 

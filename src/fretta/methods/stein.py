@@ -82,8 +82,8 @@ class Stein(Method):
         return 1.0
 
     @property
-    def believes_source(self) -> bool:
-        return self.hedge and self.gate.weight < 0.5
+    def source_share(self) -> float:
+        return self.gate.source_share if self.hedge else 0.0
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         gate = self.gate

@@ -48,6 +48,13 @@ class Gate:
     def closed(self) -> bool:
         return self.weight <= 1 - SURE
 
+    @property
+    def source_share(self) -> float:
+        """Weight of the source model in `blend`; 0 before anything was compared."""
+        if self.row is None or self.open:
+            return 0.0
+        return 1.0 if self.closed else 1 - self.weight
+
     def places(self, n: int) -> slice:
         """Which images of a batch the source model sees."""
         return slice(None, None, max(1, min(round(1 / self.sample), n // 2)) if self.open else 1)

@@ -138,7 +138,7 @@ class Stream:
         adapter = self.adapter
         logits = adapter.predict(x).float().cpu()
         self._health, _ = measure(logits, adapter.method, self.batches)
-        by_source = adapter.safe or not adapter.method.adapts or adapter.method.believes_source
+        by_source = adapter.safe or not adapter.method.adapts or adapter.method.source_share > 0.5
         return logits, "source" if by_source else "adapted"
 
     def _compare(self, x: Tensor, logits: Tensor) -> list[int]:
