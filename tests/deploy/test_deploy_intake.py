@@ -15,7 +15,7 @@ from PIL import Image
 
 from fretta.errors import ConfigError
 from fretta.models import load, load_source
-from fretta.models.labels import Labels, find_labels, read_labels, truth_of
+from fretta.models.labels import Labels, find_labels, named_by_folders, read_labels, truth_of
 from fretta.models.preprocessing import find_preprocessing
 
 
@@ -128,8 +128,26 @@ def test_bad_label_files(tmp_path: Path, name: str, text: str, message: str) -> 
 def test_when_folders_name_the_classes() -> None:
     labels = Labels(["ant", "bee"], "a file")
     folders = {"x/Ant": 0, "y/ant": 0, "bee": 1}
-    assert truth_of(["x/Ant/1.png", "y/ant/2.png", "bee/3.png"], labels)[0] == folders
-    assert truth_of(["1.png"], labels) == ({}, "")
-    assert truth_of(["ant/1.png", "cow/1.png"], labels)[0] == {}
-    assert truth_of(["0/1.png"], Labels(["0", "1"], "", known=False))[0] == {}
-    assert truth_of(["a/1.png"], Labels(["a", "A"], "a file"))[0] == {}  # which of the two?
+    assert truth_of(folders, labels) == (folders, "")
+    assert truth_of([""], labels) == ({}, "")
+    found, why = truth_of(["ant", "cow"], labels)
+    assert not found
+    assert "1 of 2 folders are not named as a class, such as 'cow'; the classes are 'ant'" in why
+    assert truth_of(["a"], Labels(["a", "A"], "a file"))[0] == {}  # which of the two?
+
+
+def test_folders_name_the_classes_of_a_model_that_does_not() -> None:
+    def nameless(classes: int) -> Labels:
+        return Labels([str(i) for i in range(classes)], "", known=False)
+
+    found = named_by_folders(nameless(2), {"x/bee", "y/bee", "y/Ant"})
+    assert found.known
+    assert found.names == ["Ant", "bee"]
+    assert "ImageFolder" in found.origin
+    known = Labels(["bee", "ant"], "a file")
+    assert named_by_folders(known, {"ant", "bee"}) is known
+    numbers = {str(i) for i in range(11)}  # 10 after 9, or after 1?
+    for classes, folders in ((2, {"ant"}), (2, {"", "ant"}), (11, numbers)):
+        left = named_by_folders(nameless(classes), folders)
+        assert not left.known
+        assert "--labels FILE" in truth_of(folders, left)[1]

@@ -58,6 +58,15 @@ def test_labels_have_the_last_word(options: Make, classes: Path, tmp_path: Path)
     assert any("1 of 5 folders are not named as a class" in text for text in strange.notes)
 
 
+def test_folders_name_classes_that_the_model_does_not(options: Make, classes: Path) -> None:
+    named = adapt_images(options(data=str(classes), limit=3))
+    plain = adapt_images(options(data=str(classes), limit=3, labels=None), force=True)
+    assert plain.accuracy == named.accuracy is not None
+    assert plain.class_names == [name.upper() for name in NAMES]
+    page = unescape((options().out / "summary.html").read_text())
+    assert "Labels: the folders, sorted" in page
+
+
 def estimated(low: float, high: float, **more: Any) -> Estimate:
     helps = True if low > 0 else False if high < 0 else None
     values = {"source": 0.5, "adapted": 0.6, "change": (low + high) / 2, "samples": 512}

@@ -188,12 +188,14 @@ def _from_files(
     from ..data.read_ahead import group, read_ahead
     from ..deploy.setup import find_images
     from ..experiment.loop import Item
-    from ..models.labels import truth_of
+    from ..models.labels import named_by_folders, truth_of
 
     seed, limit = options.seed, options.limit or None
     listing, _ = find_images(data.data, print_line, root=data.root, seed=seed, limit=limit)
     names = listing.names
-    truth, why_not = truth_of(names, case.labels)
+    case.labels = named_by_folders(case.labels, listing.folders)
+    print_line(f"labels  {case.labels.origin}")
+    truth, why_not = truth_of(listing.folders, case.labels)
     if why_not:
         print_line(f"accuracy unknown: {why_not}")
     unreadable: list[tuple[str, str]] = []

@@ -26,7 +26,7 @@ class Listing:
     names: list[str] = field(default_factory=list)
     ignored: int = 0  # files that are no images by their name
     links: int = 0  # links that lead outside
-    folders: int = 0  # folders that hold images
+    folders: set[str] = field(default_factory=set)  # that hold images
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name)
@@ -67,7 +67,6 @@ def list_folder(folder: Path, outside: bool = False) -> Listing:
 
 def _scan(prefix: str, entries: list[os.DirEntry[str]], found: Listing, outside: bool) -> list[str]:
     """Take the images of one folder; returns the folders below it, linked ones last."""
-    before = len(found.names)
     real: list[str] = []
     linked: list[str] = []
     for entry in entries:
@@ -90,7 +89,7 @@ def _scan(prefix: str, entries: list[os.DirEntry[str]], found: Listing, outside:
             found.links += 1
         else:
             found.names.append(name)
-    found.folders += len(found.names) > before
+            found.folders.add(os.path.dirname(name))
     return real + linked
 
 
@@ -114,7 +113,7 @@ def read_list(file: Path, root: Path | None, outside: bool = False, null: bool =
     found = Listing(os.path.realpath(root if root is not None else file.absolute().parent))
     separator = b"\0" if null else b"\n"
     found.names = list(checked(content.split(separator), found.root, outside, null, str(file)))
-    found.folders = len({os.path.dirname(name) for name in found.names})
+    found.folders = {os.path.dirname(name) for name in found.names}
     return found
 
 

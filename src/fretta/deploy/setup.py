@@ -21,7 +21,7 @@ from ..data.read_ahead import read_entries, read_readable
 from ..errors import ConfigError, DataError
 from ..estimate.prior import class_shares
 from ..experiment.case import Case
-from ..models.labels import truth_of
+from ..models.labels import named_by_folders, truth_of
 from ..models.preprocessing import Decoding
 from .options import STDIN, AdaptOptions
 
@@ -88,9 +88,6 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
     """Find everything; a FrettaError says what is missing. `note` gets sentences for the user."""
     case = options.open_case()
     case.allow_outside = options.allow_outside
-    labels, prior = case.labels, None
-    if options.prior is not None:
-        prior = class_shares(options.prior, labels.by_name(), len(labels.names))
     if options.data == STDIN:
         if options.shuffle:
             raise ConfigError("--shuffle needs all paths at once; they arrive one by one on -")
@@ -99,9 +96,13 @@ def prepare(options: AdaptOptions, stdin: BinaryIO | None, note: Callable[[str],
         names = ("root", "allow_outside", "null", "shuffle", "seed", "limit")
         given = {name: getattr(options, name) for name in names}
         listing, shuffled = find_images(options.data, note, **given)
-    folder_classes, why_not = truth_of(listing.names, labels)
+    case.labels = labels = named_by_folders(case.labels, listing.folders)
+    folder_classes, why_not = truth_of(listing.folders, labels)
     if why_not:
         note(f"no accuracy is reported: {why_not}")
+    prior = None
+    if options.prior is not None:
+        prior = class_shares(options.prior, labels.by_name(), len(labels.names))
     stream = (stdin or sys.stdin.buffer) if options.data == STDIN else None
     return Setup(options, case, listing, shuffled, folder_classes, prior, stream)
 
@@ -134,11 +135,11 @@ def find_images(
         note(f"{found.ignored:,} files are no images by their names: ignored")
     if found.links:
         note(f"{found.links:,} links lead outside {data}: left out (adapt: --allow-outside)")
-    if shuffle is None and path.is_dir() and found.folders > 1:
+    if shuffle is None and path.is_dir() and len(found.folders) > 1:
         shuffle = True
         note(
-            f"the images lie in {found.folders:,} folders: shuffled (seed {seed}), since one class"
-            " after the other is a hard order (adapt: --no-shuffle)"
+            f"the images lie in {len(found.folders):,} folders: shuffled (seed {seed}), since"
+            " one class after the other is a hard order (adapt: --no-shuffle)"
         )
     if shuffle:
         # RandomState: its numbers are the same with every numpy version

@@ -185,7 +185,7 @@ class Case:
         """(input, labels) of some source images; nothing where their labels are not known."""
         if isinstance(self.source, str):
             found = list_folder(Path(self.source), self.allow_outside)
-            truth, _ = truth_of(found.names, self.labels)
+            truth, _ = truth_of(found.folders, self.labels)
             rows = np.random.RandomState(0).permutation(len(found.names) if truth else 0)
             names = [found.names[i] for i in rows[:LABELED_SOURCE]]
             decoding = self.preprocessing.decoding()

@@ -15,6 +15,7 @@ from ..errors import ConfigError
 from .cards import card_of
 
 LARGEST = 1 << 24  # bytes of a label file
+SHOWN = 5  # classes that a message names
 
 
 @dataclass(frozen=True)
@@ -132,20 +133,44 @@ def _checked(names: Iterable[str], file: Path) -> list[str]:
     return found
 
 
-def truth_of(names: Sequence[str], labels: Labels) -> tuple[dict[str, int], str]:
-    """(folder -> class, why not) if the images lie in folders named as the classes.
+def named_by_folders(labels: Labels, folders: Iterable[str]) -> Labels:
+    """The labels of a model; where it names no classes, those of as many folders of images."""
+    names = sorted({os.path.basename(folder) for folder in folders})
+    if labels.known or "" in names or len(names) != len(labels.names) or not _in_order(names):
+        return labels
+    return Labels(names, "the folders, sorted as torchvision's ImageFolder does; --labels: others")
+
+
+def _in_order(names: list[str]) -> bool:
+    """Numbers may be meant in another order than that of their characters: 2, 10 or 10, 2."""
+    numbers = [int(name) for name in names if name.isdecimal()]
+    return numbers == sorted(numbers)
+
+
+def truth_of(folders: Iterable[str], labels: Labels) -> tuple[dict[str, int], str]:
+    """(folder -> class, why not) if the folders that hold images are named as the classes.
 
     The folder that counts is the one an image is in. All of them must be classes: numbered
     folders that happen to be called like some classes say nothing.
     """
-    folders = sorted({os.path.dirname(name) for name in names})
+    folders = sorted(folders)
     if not folders or folders == [""]:
         return {}, ""
+    classes = len(labels.names)
     if not labels.known:
-        return {}, "the names of the classes are not known; --labels gives them"
+        return {}, (
+            f"the model does not name its {classes:,} classes, and {len(folders):,} folders do not"
+            " tell their order; write the names into a file, one per line in the order of the"
+            " model's outputs, and give it: --labels FILE"
+        )
     known = labels.of_folder()
     found = {f: known.get(os.path.basename(f).casefold()) for f in folders}
     strange = [f for f, number in found.items() if number is None]
     if strange:
-        return {}, f"{len(strange)} of {len(folders)} folders are not named as a class"
+        return {}, (
+            f"{len(strange)} of {len(folders)} folders are not named as a class, such as"
+            f" {os.path.basename(strange[0])!r}; the classes are"
+            f" {', '.join(map(repr, labels.names[:SHOWN]))}{', ...' if classes > SHOWN else ''}"
+            " (--labels FILE gives other names)"
+        )
     return {f: number for f, number in found.items() if number is not None}, ""
