@@ -77,6 +77,16 @@ def test_the_page_needs_nothing_else(options: Make, tmp_path: Path) -> None:
     assert "<td>rollback</td>" in page
 
 
+def test_the_page_says_how_large_batches_were(options: Make, tmp_path: Path) -> None:
+    said = {17: "1 batch of 17.", 32: "2 batches of 16.", 44: "3 batches of 12 to 16."}
+    for limit, sizes in said.items():
+        adapt_images(options(batch_size=16, limit=limit), force=True)
+        page = (tmp_path / "out" / "summary.html").read_text()
+        lead = page.split('class="lead">')[1].split("</p>")[0]
+        assert " ".join(lead.split()).endswith(f"in {sizes}")
+    assert "over about 32 images" in page  # a moving mean, and it says so
+
+
 @pytest.mark.browser
 def test_the_summary_on_screens(options: Make, tmp_path: Path, browser: Any) -> None:
     hostile = (

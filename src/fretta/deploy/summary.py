@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..data.listing import shown
 from ..estimate.verdict import tests_used
+from ..guard.monitor import SHORT
 from .output import HEALTH
 from .page import chart, class_accuracies, class_shares, percent, render
 from .result import AdaptResult
@@ -21,7 +22,7 @@ CLASSES = 15  # whose shares are listed
 CURVES = {  # caption, unit
     "entropy": ("mean entropy of the predictions", "nats"),
     "marginal_entropy": ("entropy of the mean prediction (dashed: its reference)", "nats"),
-    "changed": ("predictions that differ from the source model's", "%"),
+    "changed": (f"predictions that are not the source model's, over about {SHORT} images", "%"),
     "nrs": ("redundancy of the features, from 0 to 1", "NRS"),
     "drift": ("distance of the adapted weights from the original ones", "% of their norm"),
     "update_norm": ("size of each update", "L2 norm"),
@@ -48,6 +49,7 @@ def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptRes
         accuracies=class_accuracies(names, counts.labeled, [counts.source_right, counts.right]),
         events=acted[["batch", "action", "reason"]].values.tolist(),
         batches=len(health),
+        sizes=" to ".join(f"{n:,}" for n in sorted({*health["samples"].agg(["min", "max"])})),
         shown=EVENTS,
         charts=_charts(health, (acted.index / max(1, len(health) - 1)).tolist()),
         source_name=f"source model{some}",
