@@ -83,6 +83,9 @@ def test_what_is_said() -> None:
     assert "may also be the model's confusion" in both
     told = text(facts(0.5, CATS, prior=[0.8, 0.1, 0.05, 0.05]))
     assert "The classes are uneven. You say that 80 % are 'cat'." in told
+    for shifted in (both, text(facts(0.5))):  # a distance promises nothing
+        assert "Shifted: try" in shifted
+        assert "not whether adapting helps: fretta compare does" in shifted
     assert "The model favors 'cat'" in text(facts(0.5, CATS))
     assert "2 lie beside it by name" in text(facts(files=Files(9, duplicates=3, neighbors=2)))
     assert "most often: empty" in text(facts(files=Files(600, [("a", "empty")])))

@@ -24,6 +24,7 @@ UNSURE = 0.10  # confidence lost against source images
 UNREADABLE, DUPLICATES = 0.05, 0.20  # shares above which cleaning comes first
 
 ADAPTIVE = "statistics=adaptive, stein or auto"
+WHETHER = "That tells what moved, not whether adapting helps: fretta compare does."
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ def _adapting(facts: Facts) -> Advice:
             )
         return Advice(
             "adapt-uneven",
-            f"Shifted: adapt, but only with {ADAPTIVE}.",
-            f"{found}, and the classes look uneven.",
+            f"Shifted: try adapting, but only with {ADAPTIVE}.",
+            f"{found}, and the classes look uneven. {WHETHER}",
         )
     if grade == "small":
         return Advice(
@@ -142,7 +143,7 @@ def _adapting(facts: Facts) -> Advice:
             "A small shift: measure before you adapt.",
             f"{found}; adapting may gain or lose there. fretta compare says which.",
         )
-    return Advice("adapt", "Shifted: adapt with the default method.", f"{found}.")
+    return Advice("adapt", "Shifted: try the default method.", f"{found}. {WHETHER}")
 
 
 def _classes(facts: Facts, names: Sequence[str]) -> list[Advice]:
