@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.data import open_dataset
+from fretta.deploy.label_me import Predicted, ask
 from fretta.errors import ConfigError, FrettaError, StoreError
 from fretta.estimate.answers import FEWEST, MOST, questions, verdict_of, wanted
 
@@ -115,6 +116,20 @@ def filled(file: Path, truth: dict[str, int], some: int = 1000) -> list[list[str
     with file.open("w", newline="") as stream:
         csv.writer(stream).writerows([head, *rows])
     return rows
+
+
+@pytest.mark.parametrize(("differ", "asked"), [(4, 0), (5, 5)])
+def test_answers_that_could_not_decide_are_not_asked_for(differ: int, asked: int) -> None:
+    source = np.zeros(64, dtype=np.int64)
+    adapted = (np.arange(64) < differ).astype(np.int64)
+    found = Predicted([str(i) for i in range(64)], source, {"bn": adapted}, ["a", "b"])
+    chosen = ask(found, "bn", 0.01, 0.9)
+    assert len(chosen) == asked
+    if asked:  # all agree: decided
+        numbers = np.array([(q.image, q.stratum) for q in chosen]).T
+        weights = np.array([q.weight for q in chosen])
+        pair = (source[numbers[0]], adapted[numbers[0]])
+        assert verdict_of(numbers[1], weights, *pair, adapted[numbers[0]]).helps
 
 
 def test_compare_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_the_prior_reaches_the_estimate(options: Make, tmp_path: Path) -> None:
     assert few.estimate.samples < FEW
     assert few.verdict == "cannot tell"
     assert "too few" in few.verdict_lines()[0]
+    assert few.asked == 0  # labels of so few would not decide
     result = adapt_images(options(prior={"cat": 0.7}, compare_source=True), force=True)
     without = adapt_images(options(compare_source=True), force=True)
     assert result.estimate is not None

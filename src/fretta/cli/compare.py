@@ -243,20 +243,23 @@ def _with_answers(
 
 def _ask(out: Path | None, rows: list[Compared], images: Images, names: list[str]) -> None:
     """Where no method is known to help, the images whose labels would decide."""
-    from ..deploy.label_me import write_questions
+    from ..deploy.label_me import ask, write_questions
     from ..deploy.output import LABEL_ME
 
     unsure = [r for r in rows if r.verdict == "cannot tell" and not (r.measured or r.answered)]
     if not images.names or not unsure or any(row.verdict == "helps" for row in rows):
         return
     best = max(unsure, key=lambda row: row.estimate.change)
+    found, estimate = _predicted(rows, images, names), best.estimate
+    asked = ask(found, best.method, estimate.change, estimate.level)
+    if not asked:
+        return
     if out is None:
         print_line(f"With --out, {LABEL_ME} names the images whose labels would decide.")
         return
-    found, estimate = _predicted(rows, images, names), best.estimate
-    asked = write_questions(out / LABEL_ME, found, best.method, estimate.change, estimate.level)
+    write_questions(out / LABEL_ME, found, best.method, asked)
     print_line(
-        f"{asked:,} labels would decide: fill in {out / LABEL_ME}, and give it with --answers"
+        f"{len(asked):,} labels would decide: fill in {out / LABEL_ME}, and give it with --answers"
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .._util import replace_file
 from ..errors import ConfigError, StoreError
 from ..estimate.answers import Answered, Question, questions, verdict_of, wanted
+from ..estimate.verdict import exact_p
 from .output import LABEL_ME, PAGE, PREDICTIONS, SETTINGS, csv_rows, label_cell, path_cell
 
 COLUMNS = ("path", "label", "source", "adapted", "method", "stratum", "weight")
@@ -38,15 +39,18 @@ class Predicted:
         return float(np.any([a != self.source for a in self.adapted.values()], axis=0).mean())
 
 
-def write_questions(file: Path, found: Predicted, method: str, change: float, level: float) -> int:
-    """label-me.csv, with strata that follow `method`; how many images it asks for."""
+def ask(found: Predicted, method: str, change: float, level: float) -> list[Question]:
+    """Images to label, with strata that follow `method`; none where so few could not decide."""
     first = found.adapted[method]
     others = [a for name, a in found.adapted.items() if name != method]
     d = float((first != found.source).mean())
     asked = questions(found.source, [first, *others], wanted(d, change, level))
-    rows = [_row(found, question, method) for question in asked]
-    replace_file(file, csv_rows([COLUMNS, *rows]))
-    return len(rows)
+    return asked if exact_p(len(asked), 0) <= 1 - level else []  # where all answers agree
+
+
+def write_questions(file: Path, found: Predicted, method: str, asked: list[Question]) -> None:
+    """label-me.csv."""
+    replace_file(file, csv_rows([COLUMNS, *(_row(found, q, method) for q in asked)]))
 
 
 def _row(found: Predicted, question: Question, method: str) -> list[str]:

@@ -193,13 +193,18 @@ class AdaptResult:
         return bool(self.why_source) and not self.counts.changed
 
     @property
+    def too_few(self) -> bool:
+        """Too few images were compared for an estimate, or for labels of theirs to decide."""
+        return self.estimate is not None and self.estimate.samples < FEW
+
+    @property
     def verdict(self) -> str:
         """helps, hurts, cannot tell, ...: measured where labels are known, else estimated."""
         if self.estimate is None:
             return ""
         if self.only_source:
             return "source"
-        if self.measured is None and self.estimate.samples < FEW:
+        if self.measured is None and self.too_few:
             return "cannot tell"
         return verdict(self.estimate, self.measured)
 
@@ -209,7 +214,7 @@ class AdaptResult:
             return []
         if self.only_source:
             return [f"the source model predicted: {self.why_source}"]
-        if self.estimate.samples < FEW:
+        if self.too_few:
             more = "" if self.measured is not None else "; --compare-source takes all"
             estimated = f"too few images were compared ({self.estimate.samples}){more}"
         else:

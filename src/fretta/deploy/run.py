@@ -19,7 +19,7 @@ from ..estimate.shares import measure_source
 from ..estimate.verdict import HELPS
 from ..guard import Health
 from . import output
-from .label_me import read_predictions, write_questions
+from .label_me import ask, read_predictions, write_questions
 from .options import AdaptOptions
 from .output import CHECKPOINT, HEALTH, PREDICTIONS, AppendedFile, write_file
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
@@ -240,7 +240,8 @@ class Run:
         result.weights = write_weights(
             self.setup, self.adapter, counts, self.progress, self.notes.add
         )
-        if complete and result.verdict == HELPS[None] and result.measured is None:
+        unsure = result.verdict == HELPS[None] and not result.too_few
+        if complete and unsure and result.measured is None:
             result.asked = self._ask(result.estimate)
         text = summary_page(self.setup, self.adapter.hyperparameters, result)
         write_file(self.out / output.PAGE, text.encode("utf-8", "backslashreplace"))
@@ -256,8 +257,11 @@ class Run:
         method = self.options.method
         seen.adapted = {method: seen.adapted[""]}
         file = self.out / output.LABEL_ME
-        with output.disk_errors(file):
-            return write_questions(file, seen, method, found.change, found.level)
+        asked = ask(seen, method, found.change, found.level)
+        if asked:
+            with output.disk_errors(file):
+                write_questions(file, seen, method, asked)
+        return len(asked)
 
     def _write_settings(self, result: AdaptResult | None) -> None:
         values: dict[str, Any] = {
