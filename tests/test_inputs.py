@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import namedtuple
 from dataclasses import dataclass
@@ -276,9 +277,12 @@ def test_convolutional_heads() -> None:
 
 def test_no_norm_layer() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
-    with pytest.raises(NeedError, match="Sequential has none"):
-        fretta.adapt(net, "tent")
-    fretta.adapt(net, "tsd")(GOOD)  # all parameters
+    with pytest.raises(NeedError, match="Sequential has none") as refused:
+        fretta.adapt(net)
+    named = re.findall(r"'([\w-]+)'", str(refused.value))
+    assert named == ["source", "tsd"]
+    for key in named:  # what it names does work
+        assert fretta.adapt(net, key)(GOOD).shape == (len(GOOD), 5)
     with pytest.warns(FrettaWarning, match="no batch-norm layer, so this equals 'source'"):
         out = fretta.adapt(net, "bn")(GOOD)
     assert torch.equal(out, fretta.adapt(net, "source")(GOOD))

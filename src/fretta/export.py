@@ -128,7 +128,7 @@ def export_plain(
         warn(
             f"{method.key} mixes its predictions with the source model's, which counts"
             f" {100 * mixed:.0f} %; a plain module cannot do that: this is the {alone} model alone,"
-            " and some labels will differ. Adapt on more images before you export, or deploy the"
+            " and some labels may differ. Adapt on more images before you export, or deploy the"
             " adapter itself"
         )
     return plain_copy(
