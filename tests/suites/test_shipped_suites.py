@@ -120,7 +120,7 @@ def configs_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
     return made
 
 
-@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity"])
+@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity", "cifar10c-resnet18"])
 def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> None:
     """They parse, and write what the suite looks for."""
     made, suite = configs_of(name, monkeypatch), load_suite(name)
@@ -128,7 +128,7 @@ def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> N
     assert {str(config.out) for config in made} <= wanted
     for config in made:
         case = next(c for c in suite.cases if c.model["source"] == str(config.out))
-        assert config.resolved().size == case.data["size"]
+        assert config.resolved().size == case.data.get("size", 32)
         assert config.target is None or [config.target] == case.data["domains"]
     assert made or name == "imagenetc"  # whose weights come from torchvision
 
