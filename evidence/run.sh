@@ -1,6 +1,7 @@
 #!/bin/sh
 # Everything behind docs/evidence.md, in order. What is there is skipped, so it can be stopped and started again.
-# Wants FRETTA_DATA: PACS, cifar-10-batches-py, imagenet-sample, weights. About nine hours of one core.
+# Wants FRETTA_DATA: PACS, cifar-10-batches-py, imagenet-sample, weights. About nine hours of one core, and five more for each
+# seed of the ResNet-18.
 #
 #     FRETTA_DATA=../shared/data JOBS=2 sh evidence/run.sh
 set -eu
@@ -41,8 +42,24 @@ $D --rule oracle --limit 256 --grid lr=1e-3 --grid k1=1,10,100,300 --grid k2=0.5
 
 # The results.
 for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea cifar10c-shared-correlated \
-    cifar10c-shared-guarded cifar10c-resnet18 pacs-shared imagenet-shared gfret-parts gfret-switches; do
+    cifar10c-shared-guarded pacs-shared imagenet-shared gfret-parts gfret-switches; do
     fretta run $suite --store evidence $HOW
+done
+
+# The paper's network: every method tuned on the labels that are reported, as in the paper; then seed by seed.
+SUITE=cifar10c-resnet18
+TUNED=$(mktemp -d)
+T="fretta tune $SUITE --rule oracle --limit 128 --seed 0 --store evidence/tuning $HOW"
+for method in tent eta eata sar tsd tipi s-fret; do
+    $T --method $method --grid $FEW --out "$TUNED/$method.toml"
+done
+$T --method g-fret --product --grid $FEW --grid lam=1e-3,1e-2,1e-1,1 --out "$TUNED/g-fret.toml"
+$T --method g-fret --product --grid lr=1e-3 --grid k1=1,100,300 --grid k2=0.5,0.95,1
+{ sed '/^methods = \[/,/^\]/d' src/fretta/suites/$SUITE.toml; cat "$TUNED"/*.toml; } > evidence/tuning/$SUITE.toml
+for seed in 0 1 2; do
+    for suite in $SUITE evidence/tuning/$SUITE.toml gfret-parts-resnet18; do
+        fretta run $suite --seed $seed --store evidence $HOW
+    done
 done
 
 # Redundancy.
@@ -52,7 +69,8 @@ C="--data cifar10 --model cifar:resnet20 --weights cifar10_resnet20.safetensors 
 R="--data cifar10 --model weights/cifar10-resnet18.safetensors"
 fretta analyze redundancy $C $M --limit 256 --corruption all --store evidence --name redundancy-cifar10
 fretta analyze redundancy $M --limit 256 --corruption all --store evidence --name redundancy-digits
-fretta analyze redundancy $R $M --limit 128 --corruption gaussian_noise,motion_blur,fog,jpeg_compression --store evidence --name redundancy-resnet18
+fretta analyze redundancy $R $M --limit 128 --corruption all --store evidence --name redundancy-resnet18
+fretta analyze mechanism $R $M --limit 256 --corruption all --store evidence --name mechanism-resnet18
 
 # How well classes separate.
 M="--method source --method bn --method s-fret --method g-fret --limit 256 --domain gaussian_noise"
@@ -71,7 +89,11 @@ sh benchmarks/all.sh evidence/benchmarks
 
 python -m evidence.build --pack
 fretta report evidence --out report
+fretta report evidence --suite $SUITE --out report/resnet18
 for figure in nrs cost; do
     cp report/figures/$figure-cifar10c-shared-resnet20-*.png docs/figures/$figure-cifar10c.png
+    cp report/resnet18/figures/$figure-$SUITE-resnet18-*.png docs/figures/$figure-resnet18.png
 done
-cp report/figures/severity-methods-cifar10.png docs/figures/
+cp report/figures/severity-methods-cifar10.png report/figures/severity-methods-resnet18.png docs/figures/
+cp report/figures/mechanism-resnet18.png docs/figures/
+python -m evidence.build
