@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pandas import DataFrame, concat
+from pandas import DataFrame, MultiIndex, concat
 
 from fretta.experiment.records import Record
 from fretta.experiment.store import Store
@@ -22,6 +22,10 @@ from fretta.report.tables import SPANS
 __all__ = ["CORRUPTIONS", "METHODS", "SPANS", "Evidence", "by_seed", "compare", "mean"]
 __all__ += ["VARIANTS", "paper_value"]
 
+NOTHING = DataFrame(  # the scores of what was not run
+    {name: [] for name in ("value", "images", "right", "sizes")},
+    index=MultiIndex.from_arrays([[], []], names=["seed", "domain"]),
+)
 VARIANTS = ("eata", "sar", "tsd", "tipi", "s-fret", "g-fret")  # those with a released variant
 
 
@@ -95,6 +99,8 @@ class Evidence:
             here = [d for d in wanted if d in setup.domains]
             scores = setup.scores(here, measure)
             parts.append(scores[scores.index.isin(rows, level="row")].droplevel("row"))
+        if not parts:
+            return NOTHING
         found = concat(parts) if len(parts) > 1 else parts[0]
         found = found[~found.index.duplicated(keep="last")]
         counts = found["value"].groupby("seed").transform("size")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
-
-from pandas import DataFrame
 
 from fretta.experiment.records import Record
 from fretta.experiment.suite import load_suite
 
 from .committed import CORRUPTIONS, Evidence, by_seed, mean
-from .tables import BENCHMARKS, DASH, markdown, percent, points
+from .tables import DASH, markdown, percent, points, there
 
 METHODS = ("source", "bn", "tent", "s-fret", "g-fret")
 SUITES = (
@@ -20,9 +19,14 @@ SUITES = (
     *("cifar10c-shared-correlated", "cifar10c-shared-guarded", "cifar10c-resnet18"),
     *("pacs-shared", "imagenet-shared"),
     "digits-all",
-    *("gfret-switches", "gfret-parts"),
+    *("gfret-switches", "gfret-parts", "gfret-parts-resnet18"),
 )
-SEARCHED = {"CIFAR-10-C": ("cifar10c-shared", "all"), "digits": ("digits-all", None)}
+# what a reader calls it: suite, corruption, images per domain of the search
+SEARCHED: dict[str, tuple[str, str | None, int]] = {
+    "CIFAR-10-C": ("cifar10c-shared", "all", 256),
+    "CIFAR-10-C, ResNet-18": ("cifar10c-resnet18", "all", 128),
+    "digits": ("digits-all", None, 256),
+}
 LOOKED_AT = {"digits": "digits", "cifar10": "CIFAR-10", "resnet18": "CIFAR-10, ResNet-18"}
 LAM, LAMS = 0.01, (0.001, 0.01, 0.1, 1.0)  # the default, and those tried
 K_RATE = 1e-3  # at the default, a tenth of it, hardly anything moves in a search this short
@@ -49,26 +53,19 @@ def switches_table(evidence: Evidence) -> str:
     return markdown([*head, "released, this one as in the paper", "minus released"], rows)
 
 
-def parts_of(evidence: Evidence, name: str) -> DataFrame:
-    """A row of the ablation."""
-    return evidence.accuracy("gfret-parts", name)
-
-
-def parts_table(evidence: Evidence) -> str:
-    """The rows of the paper's ablation, for two values of λ."""
-    there = [x for x in evidence.labels("gfret-parts") if not x.endswith("lam=1")]
-    names = ["bn", *(n for n in there if n not in ("source", "bn", "all")), "all"]
-    bn = parts_of(evidence, "bn")
-    rows = []
+def parts_table(evidence: Evidence, suite: str, lams: Sequence[float]) -> str:
+    """The rows of the paper's ablation."""
+    found = [x for x in evidence.labels(suite) if x != "source" and not x.endswith("lam=1")]
+    names = sorted(found, key=lambda name: (name == "all", name != "bn"))
+    bn, rows = evidence.accuracy(suite, "bn"), []
     for name in names:
-        mine, heavy = parts_of(evidence, name), parts_of(evidence, f"{name} lam=1")
-        rows.append([name.replace("without_", "without "), percent(mine), _over(mine, bn, name)])
-        rows[-1] += [percent(heavy), _over(heavy, bn, name)]
-    return markdown(["parts", "λ = 0.01", "over bn", "λ = 1", "over bn"], rows)
-
-
-def _over(mine: DataFrame, bn: DataFrame, name: str) -> str:
-    return DASH if name == "bn" else points(mine, bn)
+        rows.append([name.replace("without_", "without ")])
+        for lam in lams:
+            mine = evidence.accuracy(suite, name if lam == LAM else f"{name} lam={lam:g}")
+            rows[-1] += [percent(mine), DASH if name == "bn" else points(mine, bn)]
+        rows[-1].append(str(len(by_seed(evidence.accuracy(suite, name)))))
+    heads = (head for lam in lams for head in (f"λ = {lam:g}", "over bn"))
+    return markdown(["parts", *heads, "seeds"], rows)
 
 
 def lam_grid(evidence: Evidence, title: str) -> dict[tuple[float, float], float]:
@@ -94,9 +91,9 @@ def lam_table(evidence: Evidence) -> str:
 
 
 def searched(evidence: Evidence, title: str) -> list[Record]:
-    """Trials of G-FRET on the reported corruptions themselves, 256 images of each."""
-    suite, corruption = SEARCHED[title]
-    found = evidence.trial(suite, "g-fret", limit=256, corruption=corruption)
+    """Trials of G-FRET on the reported corruptions themselves, a few images of each."""
+    suite, corruption, limit = SEARCHED[title]
+    found = evidence.trial(suite, "g-fret", limit=limit, corruption=corruption)
     return [r for r in found if not r.run["order_options"].get("domains")]
 
 
@@ -147,10 +144,32 @@ def redundancy_table(evidence: Evidence) -> str:
     return markdown(["", "clean", "1", "2", "3", "4", "5"], rows)
 
 
+def mechanism_table(evidence: Evidence) -> str:
+    """NRS of the batches in the two halves of a stream; of what was looked at step by step."""
+    rows = []
+    for name, title in LOOKED_AT.items():
+        found = evidence.analyses.get(f"mechanism-{name}", {"curves": {}})
+        for method, curve in found["curves"].items():
+            known = [nrs for nrs in curve["nrs"] if nrs is not None]
+            halves = known[: len(known) // 2], known[len(known) // 2 :]
+            means = [f"{sum(values) / len(values):.4f}" for values in halves]
+            right = 100 * sum(curve["right"]) / sum(found["images"])
+            rows.append([f"{title}, {method}", *means, f"{right:.1f}"])
+    table = markdown(["", "NRS, first half", "second half", "accuracy %"], rows)
+    return "\n\n".join(filter(None, [table, figures(evidence, "mechanism", "step by step")]))
+
+
+def figures(evidence: Evidence, kind: str, words: str) -> str:
+    """Those of `fretta report` that docs/ has."""
+    drawn = sorted((evidence.folder.parent / "docs" / "figures").glob(f"{kind}-*.png"))
+    names = {path.name: path.stem.removeprefix(f"{kind}-") for path in drawn}
+    return "\n\n".join(f"![{words}, {of}](figures/{file})" for file, of in names.items())
+
+
 def nrs_table(evidence: Evidence) -> str:
     """At the end of each domain: NRS under the source model and as adapted, and accuracy."""
     rows = []
-    for name, (suite, case) in BENCHMARKS.items():
+    for name, (suite, case) in there(evidence).items():
         for method in METHODS:
             before = evidence.accuracy(suite, "source", case, None, "nrs_before")
             after = evidence.accuracy(suite, method, case, None, "nrs_after")

@@ -11,10 +11,14 @@ from fretta.report.significance import rank
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mean, paper_value
 
-__all__ = ["BENCHMARKS", "DASH", "markdown", "percent", "points"]
+__all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "markdown", "percent", "points", "there", "titled"]
+
+NOT_RUN = "Not run yet."
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return NOT_RUN
     lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
@@ -110,6 +114,7 @@ def variants_table(evidence: Evidence) -> str:
 BENCHMARKS: dict[str, tuple[str, str]] = {
     "CIFAR-10-C": ("cifar10c-shared", ""),
     "CIFAR-10-C, all images": ("cifar10c-shared-full", ""),
+    "CIFAR-10-C, ResNet-18": ("cifar10c-resnet18", ""),
     "CIFAR-10-C-LT, IF=100": ("cifar10c-shared-lt", "IF=100"),
     "PACS art_painting": ("pacs-shared", "art_painting"),
     "PACS cartoon": ("pacs-shared", "cartoon"),
@@ -124,24 +129,37 @@ PAPER = {  # table, data set and column of the paper, ResNet-18
 }
 
 
+def there(evidence: Evidence) -> dict[str, tuple[str, str]]:
+    """The benchmarks that were run, if only in part."""
+    return {name: place for name, place in BENCHMARKS.items() if evidence.of(*place)}
+
+
+def titled(evidence: Evidence, name: str) -> str:
+    """The name of a benchmark; (1) says that no default variant has more than one seed."""
+    suite, case = BENCHMARKS[name]
+    most = max(len(by_seed(evidence.accuracy(suite, method, case))) for method in METHODS)
+    return f"{name} (1)" if most == 1 else name
+
+
 def results_table(evidence: Evidence) -> str:
     """Every benchmark in a column; the highest mean of each is bold."""
     rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
-    for suite, case in BENCHMARKS.values():
+    for suite, case in there(evidence).values():
         means = [mean(evidence.accuracy(suite, method, case)) for method in METHODS]
-        best = max(m for m in means if m == m)
+        best = max((m for m in means if m == m), default=None)
         for row, value in zip(rows, means, strict=True):
             cell = DASH if value != value else f"{100 * value:.1f}"
             row.append(f"**{cell}**" if value == best else cell)
-    return markdown(["method", *BENCHMARKS], rows)
+    return markdown(["method", *(titled(evidence, name) for name in there(evidence))], rows)
 
 
 def summary_table(evidence: Evidence) -> str:
     """Ours and the paper's side by side, each with its gain over its own source model."""
-    shown = [b for b in BENCHMARKS if b not in ("PACS cartoon", "PACS photo")]  # wide enough
+    narrow = ("PACS cartoon", "PACS photo")  # wide enough without them
+    shown = [name for name in there(evidence) if name not in narrow]
     head = ["method"]
     for name in shown:
-        head += [name] + (["the paper's"] if name in PAPER else [])
+        head += [titled(evidence, name)] + (["the paper's"] if name in PAPER else [])
     rows = []
     for method in METHODS:
         row = [f"`{method}`"]
@@ -169,8 +187,10 @@ def _paper_cell(benchmark: str, method: str) -> str:
 def beaten(evidence: Evidence) -> str:
     """Where a baseline is above G-FRET: said first."""
     lines = []
-    for name, (suite, case) in BENCHMARKS.items():
+    for name, (suite, case) in there(evidence).items():
         mine = evidence.accuracy(suite, "g-fret", case)
+        if mine.empty:
+            continue
         above = []
         for method in METHODS:
             if method in ("g-fret", "s-fret"):
@@ -181,5 +201,5 @@ def beaten(evidence: Evidence) -> str:
                 star = "*" if test.distinct else ""
                 above.append((test.difference, f"{method} {100 * test.difference:+.2f}{star}"))
         words = ", ".join(text for _, text in sorted(above, reverse=True)) or "none"
-        lines.append(f"- **{name}** (g-fret {100 * mean(mine):.2f} %): {words}")
+        lines.append(f"- **{titled(evidence, name)}** (g-fret {100 * mean(mine):.2f} %): {words}")
     return "\n".join(lines)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 
 from fretta.experiment.records import Record
 from fretta.experiment.tune import Rule, score
+from fretta.methods import REGISTRY
 
 from .committed import METHODS, Evidence
 from .tables import DASH, markdown
@@ -19,8 +19,8 @@ ONLY_LR = ("lam", "k1", "k2")  # trials that change something else are not about
 def view(evidence: Evidence, suite: str, method: str, rule: Rule) -> dict[float, Record]:
     """By learning rate, the trials that a rule may look at, with all other settings as usual."""
     found = evidence.trial(suite, method)
-    counts = {k: Counter(r.settings.get(k) for r in found) for k in ONLY_LR}
-    usual = {k: count.most_common(1)[0][0] for k, count in counts.items() if count}
+    default = REGISTRY[method]().resolved(10, quiet=True)
+    usual = {name: getattr(default, name, None) for name in ONLY_LR}
     if rule is Rule.EXTRA_CORRUPTIONS:
         chosen = [r for r in found if r.run["data"].get("corruption") == "extra"]
     elif rule is Rule.FIRST_DOMAIN:
@@ -40,6 +40,13 @@ def _first(record: Record) -> bool:
 def best(trials: dict[float, Record], rule: Rule) -> float | None:
     scores = {lr: score(rule, [r]) or -1e9 for lr, r in trials.items()}
     return max(scores, key=lambda lr: scores[lr]) if scores else None
+
+
+def searched(evidence: Evidence, suite: str, method: str) -> Record | None:
+    """The trial that the oracle chooses, whatever was searched; the default where it is as good."""
+    found = [r for r in evidence.trial(suite, method) if not _first(r)]
+    found = [r for r in found if r.run["data"].get("corruption") != "extra"]
+    return max(found, key=lambda r: (accuracy(r), not r.run["hyperparameters"]), default=None)
 
 
 def rules_table(evidence: Evidence, suite: str, rules: tuple[Rule, ...]) -> str:
@@ -66,7 +73,9 @@ def rates_table(evidence: Evidence, suite: str, rule: Rule) -> str:
     all_rates = sorted({lr for trials in views.values() for lr in trials})
     rows = []
     for method, trials in views.items():
-        top = max((accuracy(r) for r in trials.values()), default=0.0)
+        if not trials:
+            continue
+        top = max(accuracy(r) for r in trials.values())
         cells = []
         for lr in all_rates:
             value = accuracy(trials[lr]) if lr in trials else None

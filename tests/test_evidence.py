@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from fretta.experiment.records import Run
 from fretta.experiment.store import Store
+from fretta.experiment.suite import load_suite
 from fretta.methods import REGISTRY
+from fretta.models.cards import read_card, sha256
+from fretta.models.load import find_weights
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "evidence"
@@ -21,6 +25,7 @@ SENTENCES = (
     "verdicts-in-short",
     "streams-which",
     "streams-caption",
+    "weights-resnet18",
 )  # blocks of one line
 
 
@@ -49,8 +54,108 @@ def test_every_block_is_on_some_page_and_none_is_empty(build):
     for text in texts:
         for match in build.BLOCK.finditer(text):
             assert (
-                match[0].count("\n") > 2 or match[2] in SENTENCES or match[2].endswith("provenance")
+                match[0].count("\n") > 2
+                or match[2] in SENTENCES
+                or match[2].endswith("provenance")
+                or (match[2].endswith("resnet18") and build.tables.NOT_RUN in match[0])
             ), match[2]
+
+
+NETWORK = "cifar10c-resnet18"
+
+
+def moved(record, suite, label="", gain=0.0, **run):
+    """A record as the ResNet-18 would leave it."""
+    changed = {**record.run, "model": {**record.run["model"], "spec": "cifar:resnet18"}, **run}
+    rows = [{**row, "accuracy": row["accuracy"] + gain} for row in record.rows]
+    tags = {"suite": suite, "case": "resnet18", "label": label or record.tags["label"]}
+    return replace(record, run=changed, key=Run(**changed).key, tags=tags, rows=rows)
+
+
+@pytest.fixture
+def network(build, evidence, tmp_path):
+    """Fills a store of the ResNet-18 with one seed: what the ResNet-20 did, G-FRET better."""
+    shared = [r for r in evidence.records if r.tags["suite"] == "cifar10c-shared"]
+    shared = {r.tags["label"]: r for r in shared if r.run["seed"] == 0}
+    parts = [r for r in evidence.records if r.tags["suite"] == "gfret-parts"]
+    folder = tmp_path / "evidence"
+
+    def fill(labels=(), gain=0.0, tuned=(), search=False):
+        store = Store(folder)
+        for label in labels:
+            store.put(moved(shared[label], NETWORK, gain=gain if label == "g-fret" else 0.0))
+        for method in tuned:
+            lr = {"hyperparameters": {"lr": 0.5}}
+            store.put(moved(shared[method], NETWORK, f"{method} (tuned: oracle)", **lr))
+        for record in [r for r in parts if r.run["seed"] == 0] if search else []:
+            store.put(moved(record, "gfret-parts-resnet18"))
+        for record in evidence.trial("cifar10c-shared", "g-fret", limit=256) if search else []:
+            options = {**record.run["order_options"], "limit": 128}
+            trial = moved(record, f"{NETWORK}/tune", order_options=options)
+            Store(folder / "tuning").put(trial)
+        return build.Evidence(folder)
+
+    return fill
+
+
+def test_the_network_of_the_paper_fills_its_blocks(build, evidence, network):
+    tuned, released = build.tuning.TUNED, [f"{m} (released)" for m in build.network.VARIANTS]
+    found = network(["source", "bn", *tuned, *released], 0.05, tuned, search=True)
+    store = Store(found.folder)
+    for kind in ("redundancy", "tsne"):
+        store.put_analysis(f"{kind}-resnet18", evidence.analyses[f"{kind}-cifar10"])
+    curve = {"nrs": [0.5, 0.5, 0.4, 0.4], "right": [3, 4, 4, 5], "loss": [None] * 4}
+    content = {"kind": "mechanism", "images": [8] * 4, "curves": {"s-fret": curve}}
+    store.put_analysis("mechanism-resnet18", content)
+    found = build.Evidence(found.folder)
+    for name, made in build.BLOCKS.items():
+        if name.endswith("resnet18") and name != "weights-resnet18":
+            assert build.tables.NOT_RUN not in made(found), name
+    default, as_released, tuned = build.network.first_lines(found)
+    assert "**yes**, 1 of 10: g-fret 79.7" in default
+    assert default.endswith("*, 1 seed")
+    assert "**cannot be told**, " in as_released  # without batches the test is a cautious one
+    assert "1 seed" in tuned
+    title = "CIFAR-10-C, ResNet-18 (1)"
+    assert title in build.tables.results_table(found)
+    assert title in build.tables.beaten(found)
+    claims = importlib.import_module("evidence.claims")
+    for make in (
+        *(claims.methods_reduce_it, claims.graph_beats_simple, claims.best_or_second),
+        claims.parts_help,
+    ):
+        assert title in "".join(make(found).numbers), make
+    assert "own network, with the defaults: **yes**" in claims.best_or_second(found).numbers[1]
+    for make in (claims.redundancy_grows, claims.insensitive, claims.any_lam, claims.separates):
+        assert "resnet18" in "".join(make(found).numbers).lower().replace("-", ""), make
+
+
+def test_the_network_of_the_paper_in_part(build, network):
+    """Nothing is said of what was not run."""
+    claims = importlib.import_module("evidence.claims")
+    for labels in ((), ("source", "bn")):
+        found = network(labels)
+        assert all("cannot be told, " in line for line in build.network.first_lines(found))
+        assert claims.graph_beats_simple(found).verdict == claims.OPEN
+        assert build.network.tuned_table(found) == build.tables.NOT_RUN
+    assert "| `bn` | **74." in build.tables.results_table(found)
+    found = network(build.tuning.TUNED, gain=-0.05)
+    assert "**no**, 8 of 10: g-fret 69." in build.network.first_lines(found)[0]
+
+
+def test_the_weights_in_the_repository(monkeypatch):
+    """They are found from the root, are those of the card, and are small."""
+    monkeypatch.chdir(ROOT)
+    (case,) = load_suite(NETWORK).cases
+    path = Path("weights", case.model["source"])
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    assert find_weights(case.model["source"]) == path
+    card = read_card(path)
+    assert card.sha256 == sha256(path)
+    assert path.stat().st_size < 25_000_000
+    page = (ROOT / "docs" / "source-models.md").read_text(encoding="utf-8")
+    assert f"{100 * card.accuracy['test']:.2f} % on the clean test images" in page
 
 
 @pytest.mark.slow

@@ -1,0 +1,88 @@
+"""The paper's network, a ResNet-18 of 512 features: is G-FRET first, and where the weights are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fretta.experiment.suite import describe, load_suite
+from fretta.experiment.tune import Rule
+from fretta.models import read_card
+from fretta.models.cards import card_path
+
+from .committed import METHODS, VARIANTS, Evidence, compare, mean
+from .tables import NOT_RUN, markdown, percent, points
+from .tuning import TUNED, searched
+
+SUITE = "cifar10c-resnet18"
+WEIGHTS = "weights/cifar10-resnet18.safetensors"
+
+
+def _tuned(method: str) -> str:
+    return f"{method} (tuned: {Rule.ORACLE})" if method in TUNED else method
+
+
+WAYS: Mapping[str, Callable[[str], str]] = {  # method -> label
+    "with the defaults": lambda method: method,
+    "as released": lambda method: f"{method} (released)" if method in VARIANTS else method,
+    "tuned on the target, as in the paper": _tuned,
+}
+
+
+def first_list(evidence: Evidence) -> str:
+    """A line for each way of setting the methods."""
+    return "\n".join(f"- {line}" for line in first_lines(evidence))
+
+
+def first_lines(evidence: Evidence) -> list[str]:
+    return [f"{way}: {_first(evidence, label)}" for way, label in WAYS.items()]
+
+
+def _first(evidence: Evidence, label: Callable[[str], str]) -> str:
+    """G-FRET's place by mean accuracy over the seeds that all have, and whether it is noise."""
+    wanted = {entry.name for entry in load_suite(SUITE).methods}
+    scores = {m: evidence.accuracy(SUITE, label(m)) for m in METHODS if m in wanted}
+    absent = sum(found.empty for found in scores.values())
+    if absent:
+        return f"cannot be told, {absent} of {len(scores)} methods were not run"
+    seeds = set.intersection(*({seed for seed, _ in found.index} for found in scores.values()))
+    scores = {m: found[found.index.isin(seeds, level="seed")] for m, found in scores.items()}
+    means = {m: mean(found) for m, found in scores.items()}
+    best, second, *_ = ranked = sorted(means, key=lambda m: -means[m])
+    other = second if best == "g-fret" else best
+    test = compare(scores["g-fret"], scores[other])
+    if test is None:
+        return "no seed is common to all methods yet"
+    answer = ("yes" if best == "g-fret" else "no") if test.distinct else "cannot be told"
+    plural = "seed" if len(seeds) == 1 else "seeds"
+    return (
+        f"**{answer}**, {ranked.index('g-fret') + 1} of {len(ranked)}: g-fret"
+        f" {100 * means['g-fret']:.2f} %, {other} {100 * means[other]:.2f} %, difference"
+        f" {points(scores['g-fret'], scores[other])}, {len(seeds)} {plural}"
+    )
+
+
+def tuned_table(evidence: Evidence) -> str:
+    """What the search chose, and what that gives on the whole stream."""
+    rows = []
+    for method in TUNED:
+        best = searched(evidence, SUITE, method)
+        if best is None:
+            continue
+        default, tuned = (evidence.accuracy(SUITE, name) for name in (method, _tuned(method)))
+        setting = describe(best.run["hyperparameters"]) or "the default"
+        rows.append([method, setting, percent(default), percent(tuned), points(tuned, default)])
+    return markdown(["method", "chosen", "default", "tuned", "difference"], rows)
+
+
+def weights_text(evidence: Evidence) -> str:
+    """What the card says."""
+    path = evidence.folder.parent / WEIGHTS
+    if not card_path(path).is_file():
+        return NOT_RUN
+    card = read_card(path)
+    (images,) = card.data["images"]["train"].values()
+    return (
+        f"`{WEIGHTS}`: {card.model}, trained on {images:,} images for"
+        f" {card.training['settings']['epochs']} passes;"
+        f" {100 * card.accuracy['test']:.2f} % on the clean test images."
+    )
