@@ -5,9 +5,9 @@
 Compared are steps of an adapter that has seen everything and of a fresh one that has seen 50
 batches, in turns, by the time of the processor: others on the machine do not count. A guard may be
 in another mode by then (the source model predicts, say), which costs more or less: `modes` has
-both. Memory is the resident set, from step 1,000 to the last. Networks and settings are those of the campaign
-(trials/tiny.py): filters let batches pass, so every method learns. Started again with the same
---out, it goes on where it stopped; several may share a file if their methods differ.
+both. Memory is the resident set, from step 1,000 to the last. Networks and settings are those of
+the campaign (trials/tiny.py): filters let batches pass, so every method learns. Started again with
+the same --out, it goes on where it stopped; several may share a file if their methods differ.
 """
 
 from __future__ import annotations
