@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import subprocess
 import time
 import traceback
 from collections.abc import Iterator
@@ -104,17 +103,6 @@ def identity(case: Case, plan: Plan, wanted: Wanted) -> Run:
     )
 
 
-@cache
-def changed() -> bool | None:
-    """Whether the package differs from its commit; the records themselves always do."""
-    try:
-        command = ["git", "status", "--porcelain", "--", "src", "benchmarks"]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return bool(found.stdout.strip())
-
-
 def measure(case: Case, plan: Plan, wanted: Wanted, cache: Path) -> dict[str, Any]:
     """Accuracy along the stream, and time inside the adapter."""
     seed, options = wanted.seed, plan.order_options(wanted.seed)
@@ -196,7 +184,7 @@ def attempt(wanted: Wanted, settings: Settings) -> str:
             "accuracy": None,
             "error": "",
             **facts,
-            "changed": changed(),
+            "changed": provenance()["dirty"],
             "threads": settings.threads,
         }
         try:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 __all__ = [
     "BusyError",
@@ -127,6 +128,10 @@ class SmallBatchWarning(FrettaWarning):
 def warn(message: str, category: type[FrettaWarning] = FrettaWarning) -> None:
     """Warn of something that works, but probably not as the user believes, at the user's line."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] in ("fretta", "torch"):
+    while frame.f_back and _package(frame.f_globals) in ("fretta", "torch"):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def _package(names: dict[str, Any]) -> str:
+    return str(names.get("__name__")).partition(".")[0]

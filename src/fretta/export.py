@@ -27,6 +27,8 @@ from .parts.norm import batch_norms, before_forward, contiguous_when_frozen
 from .parts.tensors import private_copy, put_back
 from .prepare import source_batches
 
+MIXED = 0.25  # weight of the other model from which on many labels may differ
+
 
 def to_program(module: nn.Module, example: Tensor) -> Any:
     """The module as a `torch.export.ExportedProgram` for any batch size.
@@ -123,7 +125,7 @@ def export_plain(
             f"{method.key} mixes the statistics of every batch with the source's, which a"
             " plain module cannot do; give statistics=, an iterable of image batches"
         )
-    if 0 < mixed < 1:
+    if min(mixed, 1 - mixed) >= MIXED:
         alone = "source" if source else "adapted"
         warn(
             f"{method.key} mixes its predictions with the source model's, which counts"

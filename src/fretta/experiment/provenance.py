@@ -34,7 +34,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _git() -> tuple[str | None, bool | None]:
-    """Commit and whether the tree differs from it; None outside a checkout of fretta."""
+    """Commit and whether its code was changed since; None outside a checkout of fretta."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -49,7 +49,8 @@ def _git() -> tuple[str | None, bool | None]:
     try:
         # an installed copy may lie inside somebody else's repository: does git track this file?
         git("ls-files", "--error-unmatch", Path(__file__).name)
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+        code = (":(top)src", ":(top)benchmarks")  # new records are no change
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *code))
     except (OSError, subprocess.SubprocessError):
         return None, None
 
