@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from fretta.data.cifar_pickle import read_batches
+
+# What a shell starts with & ignores Ctrl-C, which tests press.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests run in parallel processes, so one thread each; `make test-cpu` asks for two as well.
 torch.set_num_threads(int(os.environ.get("FRETTA_TEST_THREADS", "1")))

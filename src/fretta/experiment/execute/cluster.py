@@ -119,7 +119,7 @@ def run_tasks(
     finally:
         for reference in running if cancel else ():  # they go on from their checkpoints one day
             with suppress(ray.exceptions.RayError):
-                ray.cancel(reference)
+                ray.cancel(reference, force=True)  # an interrupt may get lost in compiled code
 
 
 class _Progress:
