@@ -51,6 +51,8 @@ class Commands(typer.core.TyperGroup):
     def _invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.Exit:  # said already, by a group inside this one
+            raise
         except Exception:
             check_interrupt()
             raise
