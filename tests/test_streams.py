@@ -143,7 +143,8 @@ def test_kinds_of_streams_and_which_method_to_use(tables: Any) -> None:
     assert rows["sar"].count("–") == 2  # of its kind, and the mean
     words = tables.which_text(tables.Scores(made))
     assert "by up to 10 points on one stream (`bn`" in words
-    assert "`tent` is above it, or equal, on every kind that was measured." in words
+    assert "`tent`, `sar` are above it, or equal, on every kind that was measured, and" in words
+    assert "`sar`, has 90.0 where the source model has 50.0 and `auto` 80.0." in words
 
 
 def test_the_tables_say_what_the_records_say(tables: Any) -> None:
