@@ -3,11 +3,12 @@
     python benchmarks/soak.py [--steps 20000] [--methods tent,memo] [--guard ,rollback] [--out ...]
 
 Compared are steps of an adapter that has seen everything and of a fresh one that has seen 50
-batches, in turns, by the time of the processor: others on the machine do not count. A guard may be
-in another mode by then (the source model predicts, say), which costs more or less: `modes` has
-both. Memory is the resident set, from step 1,000 to the last. Networks and settings are those of
-the campaign (trials/tiny.py): filters let batches pass, so every method learns. Started again with
-the same --out, it goes on where it stopped; several may share a file if their methods differ.
+batches, in turns, by the time of the processor: others on the machine do not count. Where a guard
+changed its mode (the source model predicts, say), the fresh one goes on until it is in that mode,
+up to 1,000 batches; `modes` has both. Memory is the resident set, from step 1,000 to the last.
+Networks and settings are those of the campaign (trials/tiny.py): filters let batches pass, so every
+method learns. Started again with the same --out, it goes on where it stopped; several may share a
+file if their methods differ.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import fretta
 from fretta.methods import REGISTRY
 
 WINDOW = 200
+FRESH, MOST = 50, 1000  # batches
 PAGE = 4096
 SIZE = 8  # images of a batch
 LR = 1e-4  # noise of 20,000 batches must not make a method diverge
@@ -62,8 +64,10 @@ def soak(method: str, steps: int, guard: str | None = None) -> dict[str, object]
             early_memory = resident_bytes()
     late_memory = resident_bytes()
     fresh = begin(method, guard)
-    for number in range(50):
-        fresh(batches[number])
+    for number in range(MOST):
+        fresh(batches[number % 64])
+        if number >= FRESH - 1 and mode(fresh) == mode(old):
+            break
     ratios = []
     for number in range(WINDOW):
         x = batches[number % 64]
