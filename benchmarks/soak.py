@@ -25,6 +25,7 @@ from torch import Tensor
 from trials.tiny import images, new_adapter
 
 import fretta
+from fretta.experiment.provenance import provenance
 from fretta.methods import REGISTRY
 
 WINDOW = 200
@@ -76,6 +77,7 @@ def soak(method: str, steps: int, guard: str | None = None) -> dict[str, object]
         ratios.append(spent[old] / spent[fresh])
     return {
         "method": method,
+        "commit": provenance()["commit"],
         "guard": guard,
         "modes": [mode(fresh), mode(old)],
         "steps": steps,

@@ -179,13 +179,13 @@ def which_text(scores: Scores) -> str:
     kinds = {m: {k: scores.over_kind(m, s) for k, s in KINDS.items()} for m in scores.methods}
     mine, other = kinds["auto"], kinds["stein"]
     source = kinds["source"]
-    told = [
+    compared = [
         k
         for k in KINDS
         if 2 * sum(kinds[m][k] is not None for m in scores.published) > len(scores.published)
     ]
-    first = [k for k in told if mine[k] == max(v[k] or 0.0 for v in kinds.values())]
-    rest = len(KINDS) - len(told)
+    first = [k for k in compared if mine[k] == max(v[k] or 0.0 for v in kinds.values())]
+    rest = len(KINDS) - len(compared)
     few = f" (on {rest} more, most methods were not run)" if rest else ""
     worst = min(scores.gaps("auto"))
     large = {m: kinds[m]["large batches"] for m in scores.published}
@@ -209,7 +209,7 @@ def which_text(scores: Scores) -> str:
         if (pair := scores.pair(s, m, "source")) is not None
     )
     return (
-        f"Start with `auto`: it is first on {len(first)} of {len(told)} kinds of streams{few},"
+        f"Start with `auto`: it is first on {len(first)} of {len(compared)} kinds of streams{few},"
         f" and at worst {worst:+.1f} points from the source model."
         f" `stein` learns nothing, and takes {scores.cost('stein'):.1f} times as long as the source"
         f" model where `auto` takes {scores.cost('auto'):.1f}."

@@ -73,11 +73,11 @@ def adapt_on_ray(
     }
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": retries}
     if tasks:
-        with connected(address, threads, cuda) as (ray, stays):
+        with connected(address, threads, cuda) as (ray, was_open):
             with output.disk_errors(mark):
                 mark.mkdir(parents=True)
             try:
-                ended = run_tasks(ray, _task, tasks, on_progress, cancel=stays, **needs)
+                ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
                 with closing(ended):
                     for name, reference in ended:
                         ends[name] = _result(ray, reference, name, streams[name].out)

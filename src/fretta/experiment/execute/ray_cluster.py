@@ -44,10 +44,10 @@ def run_on_ray(
     shared = (store.where, asdict(options), mark, os.environ.get("FRETTA_DATA"))
     tasks = {key: (_here(job).to_json(), *shared) for key, job in by_key.items()}
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": options.retries}
-    with connected(address, threads, cuda) as (ray, stays):
+    with connected(address, threads, cuda) as (ray, was_open):
         store.write_checkpoint(mark, b"")
         try:
-            ended = run_tasks(ray, _task, tasks, on_progress, cancel=stays, **needs)
+            ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
             with closing(ended):
                 for key, reference in ended:
                     record = _result(ray, reference, by_key[key], store)
