@@ -46,6 +46,11 @@ def test_settings_that_cannot_work(change: dict[str, Any], message: str) -> None
     [
         ({"model": "cifar:resnet7"}, ConfigError, r"no network cifar:resnet7"),
         ({"model": f"{NETS}:fixed_size_net"}, ModelError, "does not take images of 32×32"),
+        (
+            {"model": f"{NETS}:fixed_size_net", "size": 8, "progressive": True},
+            ModelError,
+            "4×4 pixels: .*; leave out progressive=",
+        ),
         ({"model": f"{NETS}:wrong_head_net"}, ModelError, r"returns \(2, 3\)"),
         ({"device": "cuda:99"}, ConfigError, "device='cuda:99' cannot be used here"),
         ({"device": "toaster"}, ConfigError, "device='toaster'"),

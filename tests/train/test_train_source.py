@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from train_nets import StopError, dropout_net, stop_at
+from train_nets import NETS, SIZES, StopError, dropout_net, stop_at
 
 from fretta.errors import ConfigError
 from fretta.experiment.train import Progress, TrainConfig, train_source
 from fretta.experiment.train.config import DEFAULTS
-from fretta.experiment.train.source import checkpoint_path, learning_rate
+from fretta.experiment.train.source import checkpoint_path, image_scale, learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
 from fretta.parts.compute import check_precision
@@ -127,7 +127,21 @@ def test_defaults_and_schedule() -> None:
     cycle = TrainConfig("digits", "d.safetensors", lr=0.1, schedule="one-cycle").resolved()
     rates = [learning_rate(cycle, s, 100) for s in (0, 24, 62, 99)]  # up, the top, half, the end
     assert rates == pytest.approx([0.004, 0.1, 0.05, 0.1 / 76])
+    growing = replace(cycle, progressive=True)
+    assert [image_scale(growing, s, 99) for s in (0, 32, 33, 65, 66, 98)] == [
+        *(0.5, 0.5, 0.75, 0.75, 1.0, 1.0)
+    ]
+    assert image_scale(cycle, 0, 99) == 1.0
     assert "precision" not in digits.settings()  # cards from before it existed stay valid
+
+
+def test_progressive_resizing_begins_with_small_images(small: TrainConfig) -> None:
+    SIZES.clear()
+    growing = replace(small, model=f"{NETS}:sizes_net", progressive=True)
+    card = train_source(growing)
+    assert SIZES == [16] * 10 + [24] * 10 + [32] * 10
+    assert card.training["settings"]["progressive"] is True
+    assert card.preprocessing["size"] == 32
 
 
 def test_bfloat16_trains_too(small: TrainConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
+from torch import Tensor, nn
 
 from fretta.experiment.train import Progress
 
@@ -22,6 +22,20 @@ def dropout_net(num_classes: int = 10) -> nn.Module:
         nn.Dropout(0.3),
         nn.Linear(128, num_classes),
     )
+
+
+SIZES: list[int] = []  # of the images that `sizes_net` was trained on
+
+
+class _Sizes(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            SIZES.append(x.shape[-1])
+        return x
+
+
+def sizes_net(num_classes: int = 10) -> nn.Module:
+    return nn.Sequential(_Sizes(), dropout_net(num_classes))
 
 
 def fixed_size_net(num_classes: int = 10) -> nn.Module:

@@ -53,7 +53,7 @@ _LEAST = {  # of whole numbers
 _BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
 SCHEDULES = ("cosine", "one-cycle")
 # what older cards were trained with
-_LATER = {"schedule": "cosine", "precision": None, "half": False}
+_LATER = {"schedule": "cosine", "progressive": False, "precision": None, "half": False}
 _NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
@@ -76,6 +76,7 @@ class TrainConfig:
     momentum: float = 0.9  # of SGD
     label_smoothing: float = 0.0
     schedule: str = "cosine"  # or "one-cycle": up to lr for a quarter of the steps, then down to 0
+    progressive: bool = False  # a third of the steps at 1/2 of the size, a third at 3/4, then all
     precision: str | None = None  # "bfloat16" trains under autocast
     half: bool = False  # write matrices and kernels in float16: half the file
     evaluate_every: int | None = None  # steps between validations; 0: only at the end
@@ -120,8 +121,9 @@ class TrainConfig:
         for name, known in (("schedule", SCHEDULES), ("precision", (None, *PRECISIONS))):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r}; one of {known} is expected")
-        if self.schedule != "cosine" and self.data in SETS:
-            raise ConfigError(f"schedule={self.schedule!r} has no effect on {self.data}")
+        for name, default in (("schedule", "cosine"), ("progressive", False)):
+            if getattr(self, name) != default and self.data in SETS:
+                raise ConfigError(f"{name}={getattr(self, name)!r} has no effect on {self.data}")
         if self.evaluate_every and self.data in ("cifar10", "cifar100"):
             raise ConfigError(
                 f"evaluate_every={self.evaluate_every}: {self.data} has no validation split to "

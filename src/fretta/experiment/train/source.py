@@ -156,19 +156,26 @@ def _model(config: TrainConfig, num_classes: int) -> nn.Module:
         initialize(model, packaged_state(str(init), model), f"init={init!r}")
     elif init is not None and init != PRETRAINED:
         initialize(model, read_weights(init), f"init={str(init)!r}")
+    _try(model, spec, num_classes, size, "set size=")
+    if config.progressive:
+        early = int(size * image_scale(config, 0, 1))
+        _try(model, spec, num_classes, early, "leave out progressive=")
+    return model
+
+
+def _try(model: nn.Module, spec: str, num_classes: int, size: int, repair: str) -> None:
     try:
         with torch.no_grad():
             logits = model.eval()(torch.zeros(2, 3, size, size))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         raise ModelError(
-            f"{spec} does not take images of {size}×{size} pixels: {error}; set size="
+            f"{spec} does not take images of {size}×{size} pixels: {error}; {repair}"
         ) from error
     if not isinstance(logits, Tensor) or logits.shape != (2, num_classes):
         seen = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ModelError(
             f"{spec} returns {seen} for two images where logits (2, {num_classes}) are expected"
         )
-    return model
 
 
 # ---- the loop -----------------------------------------------------------------------------------
@@ -216,6 +223,8 @@ def _fit(
             for group in optimizer.param_groups:
                 group["lr"] = lr
             x = config.preprocessing.apply(torch.from_numpy(batch[0]), device)
+            if (scale := image_scale(config, done - 1, steps)) < 1:
+                x = F.interpolate(x, scale_factor=scale, mode="bilinear", antialias=True)
             y = torch.from_numpy(batch[1]).to(device)
             with autocasting(config.precision, device):
                 logits = model(x).float()
@@ -274,6 +283,11 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
         top = max(1, steps // 4)
         return lr * min((step + 1) / top, (steps - step) / (steps - top + 1))
     return lr if config.leave_one_out else lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def image_scale(config: TrainConfig, step: int, steps: int) -> float:
+    """Of the images' size. Progressive resizing: early steps see small images, which cost less."""
+    return (1 / 2, 3 / 4, 1.0)[3 * step // steps] if config.progressive else 1.0
 
 
 def _optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
