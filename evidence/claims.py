@@ -9,7 +9,7 @@ from .committed import METHODS, Evidence, by_seed, compare, mean
 from .network import first_lines
 from .pages import K_RATE, SEARCHED, figures, k_grid, lam_grid, redundancies
 from .speed import networks
-from .tables import markdown, there, titled
+from .tables import markdown, starred, there, titled
 
 HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
 OPEN = "cannot be told here"
@@ -80,14 +80,14 @@ def methods_reduce_it(evidence: Evidence) -> Claim:
     yes: list[bool | None] = []
     for name, (suite, case) in there(evidence).items():
         for method in ("s-fret", "g-fret"):
-            nrs = _gap(evidence, suite, case, method, "bn", "nrs_after")
-            accuracy = _gap(evidence, suite, case, method, "bn")
+            nrs = difference(evidence, suite, case, method, "bn", "nrs_after")
+            accuracy = difference(evidence, suite, case, method, "bn")
             if nrs is None or accuracy is None:
                 continue
             yes.append(nrs[0] < 0 and better(*accuracy))
             words.append(
                 f"{titled(evidence, name)}, {method}: NRS {nrs[0]:+.4f}, accuracy"
-                f" {_points(*accuracy)} against bn"
+                f" {starred(*accuracy)} against bn"
             )
     return Claim(
         "S-FRET and G-FRET reduce redundancy, and accuracy rises with it",
@@ -101,10 +101,10 @@ def methods_reduce_it(evidence: Evidence) -> Claim:
 def graph_beats_simple(evidence: Evidence) -> Claim:
     words, yes = [], []
     for name, (suite, case) in there(evidence).items():
-        gap = _gap(evidence, suite, case, "g-fret", "s-fret")
+        gap = difference(evidence, suite, case, "g-fret", "s-fret")
         if gap is not None:
             yes.append(better(*gap))
-            words.append(f"{titled(evidence, name)} {_points(*gap)}")
+            words.append(f"{titled(evidence, name)} {starred(*gap)}")
     return Claim(
         "G-FRET beats S-FRET",
         verdict(yes),
@@ -142,12 +142,12 @@ def label_shift(evidence: Evidence) -> Claim:
     suite, words = "cifar10c-shared-lt", []
     found = {}
     for case in ("IF=1", "IF=10", "IF=100"):
-        s = _gap(evidence, suite, case, "s-fret", "bn")
-        g = _gap(evidence, suite, case, "g-fret", "bn")
+        s = difference(evidence, suite, case, "s-fret", "bn")
+        g = difference(evidence, suite, case, "g-fret", "bn")
         assert s is not None
         assert g is not None
         found[case] = (s, g)
-        words.append(f"{case}: s-fret {_points(*s)}, g-fret {_points(*g)}")
+        words.append(f"{case}: s-fret {starred(*s)}, g-fret {starred(*g)}")
     simple, graph = found["IF=100"]
     parts = [better(-simple[0], simple[1]), better(*graph)]
     return Claim(
@@ -186,13 +186,13 @@ def parts_help(evidence: Evidence) -> Claim:
     yes: list[bool | None] = []
     for title, suite in ABLATIONS.items():
         gaps = {
-            f"{part}{lam}": _gap(evidence, suite, "", f"all{lam}", f"without_{part}{lam}")
+            f"{part}{lam}": difference(evidence, suite, "", f"all{lam}", f"without_{part}{lam}")
             for lam in ("", " lam=1")
             for part in ("L_R(A)", "L_R(R)", "L_P(A)", "L_P(R)")
         }
         found = {part.replace("lam", "λ"): gap for part, gap in gaps.items() if gap is not None}
         yes += [better(*gap) for gap in found.values()]
-        each = ", ".join(f"{part} {_points(*gap)}" for part, gap in found.items())
+        each = ", ".join(f"{part} {starred(*gap)}" for part, gap in found.items())
         one = " (1)" if len(by_seed(evidence.accuracy(suite, "all"))) == 1 else ""
         if found:
             words.append(f"{title}{one}, all parts minus all but one, λ = 0.01 unless said: {each}")
@@ -271,11 +271,7 @@ def separates(evidence: Evidence) -> Claim:
     )
 
 
-def _points(gap: float, distinct: bool) -> str:
-    return f"{100 * gap:+.2f}" + ("*" if distinct else "")
-
-
-def _gap(
+def difference(
     evidence: Evidence, suite: str, case: str, first: str, second: str, measure: str = "accuracy"
 ) -> tuple[float, bool] | None:
     """The paired difference, and whether it is beyond noise; None without a common seed."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from fretta.methods import list_methods
 
-from .claims import HOLDS, NOT, PARTLY, Claim, better, verdict
-from .committed import METHODS, Evidence, by_seed, compare, mean
-from .tables import DASH, markdown, percent
+from .claims import HOLDS, NOT, PARTLY, Claim, better, difference, verdict
+from .committed import METHODS, Evidence, by_seed, mean
+from .tables import DASH, markdown, percent, starred
 
 # What a reader calls it: (suite, case or domain)
 PLACES: Mapping[str, tuple[str, str]] = {
@@ -61,8 +61,8 @@ def parts_behind_table(evidence: Evidence) -> str:
         row = [label]
         for suite in ("cifar10c-shared", CORRELATED):
             with_part = evidence.accuracy(suite, label)
-            gap = _gap(evidence, suite, label, base)
-            row.append(DASH if gap is None else f"{percent(with_part)} ({_points(gap)})")
+            gap = difference(evidence, suite, "", label, base)
+            row.append(DASH if gap is None else f"{percent(with_part)} ({starred(*gap)})")
         rows.append(row)
     return markdown(["", "CIFAR-10-C", "correlated"], rows)
 
@@ -139,20 +139,10 @@ def _over(evidence: Evidence, suite: str, method: str, others: tuple[str, ...]) 
     """Whether the method is above each of the others beyond noise, and by how much."""
     found: Found = {}
     for other in others:
-        gap = _gap(evidence, suite, method, other)
+        gap = difference(evidence, suite, "", method, other)
         if gap is not None:
-            found[other] = better(*gap), _points(gap)
+            found[other] = better(*gap), starred(*gap)
     return found
-
-
-def _gap(evidence: Evidence, suite: str, first: str, second: str) -> tuple[float, bool] | None:
-    a, b = (evidence.accuracy(suite, m) for m in (first, second))
-    test = compare(a, b)
-    return None if test is None else (test.difference, test.distinct)
-
-
-def _points(gap: tuple[float, bool]) -> str:
-    return f"{100 * gap[0]:+.2f}" + ("*" if gap[1] else "")
 
 
 def _words(found: Found) -> str:

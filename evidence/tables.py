@@ -42,12 +42,15 @@ def _marked(grid: Sequence[Sequence[DataFrame]]) -> list[list[str]]:
     ]
 
 
+def starred(gap: float, distinct: bool) -> str:
+    """A difference in points; * where it is beyond noise. Two bare stars would be emphasis."""
+    return f"{100 * gap:+.2f}" + (r"\*" if distinct else "")
+
+
 def points(first: DataFrame, second: DataFrame) -> str:
-    """The paired difference in points; * where it is beyond noise."""
+    """The paired difference."""
     test = compare(first, second)
-    if test is None:
-        return DASH
-    return f"{100 * test.difference:+.2f}" + ("*" if test.distinct else "")
+    return DASH if test is None else starred(test.difference, test.distinct)
 
 
 def accuracy_table(
@@ -198,8 +201,7 @@ def beaten(evidence: Evidence) -> str:
             theirs = evidence.accuracy(suite, method, case)
             test = compare(theirs, mine)
             if test is not None and test.difference > 0:
-                star = "*" if test.distinct else ""
-                above.append((test.difference, f"{method} {100 * test.difference:+.2f}{star}"))
+                above.append((test.difference, f"{method} {points(theirs, mine)}"))
         words = ", ".join(text for _, text in sorted(above, reverse=True)) or "none"
         lines.append(f"- **{titled(evidence, name)}** (g-fret {100 * mean(mine):.2f} %): {words}")
     return "\n".join(lines)

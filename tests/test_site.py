@@ -98,6 +98,13 @@ def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> No
 
 
 @pytest.mark.slow
+def test_stars_behind_numbers_are_shown(site: Path) -> None:
+    text = (site / "evidence.html").read_text(encoding="utf-8")
+    assert re.search(r"[+-]\d+\.\d\d\*", text)
+    assert not re.search(r"<em>[^<]*[+-]\d", text)
+
+
+@pytest.mark.slow
 def test_a_method_page_has_what_info_says_and_its_results(site: Path) -> None:
     page = (site / "methods" / "tent.html").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))

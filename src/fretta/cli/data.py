@@ -104,7 +104,7 @@ class TrainOptions:
         str, typer.Option(help="Of the learning rate on digits or CIFAR: cosine, one-cycle.")
     ] = "cosine"
     progressive: Annotated[
-        bool, typer.Option(help="Small images first, on digits or CIFAR: half the time.")
+        bool, typer.Option(help="Small images first, on digits or CIFAR: faster.")
     ] = False
     precision: Annotated[
         str | None, typer.Option(help="bfloat16: faster where the machine can.")
