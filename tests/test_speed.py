@@ -134,10 +134,11 @@ def test_g_fret_needs_the_memory_of_tent() -> None:
     assert second < 1.05 * first
 
 
+@pytest.mark.parametrize("guard", [None, "rollback"])
 @pytest.mark.parametrize("size", [16, 64])
-def test_auto_holds_one_graph_at_a_time(size: int) -> None:
+def test_auto_holds_one_graph_at_a_time(size: int, guard: str | None) -> None:
     """Its first batch is predicted twice, since the statistics move far."""
-    tent, auto = ready("tent"), fretta.adapt(confident_net(), "auto")
+    tent, auto = ready("tent"), fretta.adapt(confident_net(), "auto", guard=guard)
     first = peak_bytes(lambda: tent(images(1, size)), CPU)
     second = peak_bytes(lambda: auto(images(1, size) + 3), CPU)
     assert second < 1.5 * first

@@ -91,16 +91,20 @@ def capturing(
     head: nn.Module, rows: int | None = None, skip: Callable[[], bool] = lambda: False
 ) -> Iterator[Capture]:
     """While active, keep what enters the head in the last forward; or, with `rows`, in the first
-    one, or in the first ones that have so many rows together."""
+    one, or in the first ones that have so many rows together, and without their graph."""
     box = Capture()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = [*inputs, *kwargs.values()]
         new = values[0] if values and isinstance(values[0], Tensor) else None
-        if rows is None or box.features is None:
-            box.features = box.features if skip() else new
-        elif new is not None and len(box.features) < rows and not skip():
-            box.features = torch.cat([box.features.detach(), new.detach()])
+        if skip():
+            return
+        if rows is None:
+            box.features = new
+        elif new is not None and box.features is None:
+            box.features = new.detach()
+        elif new is not None and box.features is not None and len(box.features) < rows:
+            box.features = torch.cat([box.features, new.detach()])
 
     hook = head.register_forward_pre_hook(keep, with_kwargs=True)
     try:
