@@ -1,4 +1,4 @@
-"""The paper's network, a ResNet-18 of 512 features: is G-FRET first, and where the weights are."""
+"""A ResNet-18 of 512 features, as many as in the paper: is G-FRET first, and what its weights are."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt 
     fretta run $suite --store evidence $HOW
 done
 
-# The paper's network: every method tuned on the labels that are reported, as in the paper; then seed by seed.
+# 512 features: every method tuned on the labels that are reported, as in the paper; then seed by seed.
 SUITE=cifar10c-resnet18
 TUNED=$(mktemp -d)
 T="fretta tune $SUITE --rule oracle --limit 128 --seed 0 --store evidence/tuning $HOW"

@@ -11,6 +11,7 @@ from .tables import DASH, markdown
 OURS = ("stein", "auto")
 LONG = "cifar-long"
 WORSE = "▼"  # red on the site
+FEWER = "°"  # seeds than most methods
 MARGIN, EXCEPTIONS, LEAD = 0.5, 2, 5.0  # points, streams, points
 ONE_CLASS = ("50", "70", "80")
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -66,9 +67,9 @@ class Scores:
         self.published = [m for m in (*known, *others) if m != "source"]
 
     def mean(self, stream: str, method: str, seeds: Iterable[int] | None = None) -> float | None:
-        """Over all its seeds, or over these."""
+        """Over these seeds, or over those of the stream that the method has."""
         found = self.runs.get((stream, method), {})
-        chosen = list(found if seeds is None else seeds)
+        chosen = list(found.keys() & self.seeds(stream) if seeds is None else seeds)
         if not chosen:
             return None
         return 100 * sum(float(found[s]["accuracy"]) for s in chosen) / len(chosen)
@@ -81,17 +82,20 @@ class Scores:
         return None if first is None or second is None else (first, second)
 
     def seeds(self, stream: str) -> set[int]:
-        """Those that every method with runs on the stream has: a fair comparison."""
-        found = [set(runs) for (name, _), runs in self.runs.items() if name == stream]
-        return set.intersection(*found) if found else set()
+        """Those that most methods with runs on the stream have: another seed is another stream."""
+        found = [seed for (name, _), runs in self.runs.items() if name == stream for seed in runs]
+        methods = sum(name == stream for name, _ in self.runs)
+        return {seed for seed in found if 2 * found.count(seed) > methods}
 
-    def over_kind(self, method: str, streams: Sequence[str]) -> float | None:
-        """The mean over streams, each over its common seeds; None where one was not run."""
-        if any((stream, method) not in self.runs for stream in streams):
-            return None
-        means = [self.mean(stream, method, self.seeds(stream)) for stream in streams]
+    def lacks(self, method: str, streams: Sequence[str]) -> bool:
+        """Whether it was run on fewer seeds than most methods."""
+        return any(self.seeds(s) - self.runs.get((s, method), {}).keys() for s in streams)
+
+    def over(self, streams: Sequence[str], method: str) -> float | None:
+        """The mean over streams; None where one was not run."""
+        means = [self.mean(stream, method) for stream in streams]
         known = [value for value in means if value is not None]
-        return sum(known) / len(known) if len(known) == len(streams) else None
+        return sum(known) / len(known) if known and len(known) == len(means) else None
 
     def gaps(self, method: str) -> list[float]:
         """Points over the source, stream by stream."""
@@ -104,11 +108,6 @@ class Scores:
         counts = {m: sum((s, m) in self.runs for s in self.streams) for m in self.methods}
         most = [m for m in self.methods if 2 * counts[m] > len(self.streams)]
         return [s for s in self.streams if all((s, m) in self.runs for m in most)]
-
-    def over_streams(self, method: str, streams: Sequence[str]) -> float | None:
-        found = [self.mean(name, method) for name in streams]
-        known = [value for value in found if value is not None]
-        return sum(known) / len(known) if known and len(known) == len(found) else None
 
     def cost(self, method: str) -> float | None:
         """Processor time inside the adapter over that of the source model, on the same runs."""
@@ -128,7 +127,7 @@ class Scores:
 def summary_table(scores: Scores) -> str:
     """Over the streams: the mean, the worst, how many are below the source, and the cost."""
     shared = scores.shared
-    means = {m: scores.over_streams(m, shared) for m in scores.methods}
+    means = {m: scores.over(shared, m) for m in scores.methods}
     best = max((v for v in means.values() if v is not None), default=0.0)
     rows = []
     for method, mean in means.items():
@@ -145,7 +144,7 @@ def kinds_table(scores: Scores) -> str:
     """Methods × kinds of streams, from the highest mean down; ▼ is below the source."""
     every = [stream for streams in KINDS.values() for stream in streams]
     columns = {**KINDS, "mean": every}
-    means = {m: {k: scores.over_kind(m, s) for k, s in columns.items()} for m in scores.methods}
+    means = {m: {k: scores.over(s, m) for k, s in columns.items()} for m in scores.methods}
     best = {k: max((v[k] or 0.0 for v in means.values()), default=0.0) for k in columns}
     source = means["source"]
     rows = []
@@ -154,7 +153,8 @@ def kinds_table(scores: Scores) -> str:
         for kind, value in means[method].items():
             base, text = source[kind], _number(value, best[kind])
             below = value is not None and base is not None and value < base - MARGIN
-            cells.append(f"{text} {WORSE}" if below else text)
+            few = value is not None and scores.lacks(method, columns[kind])
+            cells.append(text + f" {FEWER}" * few + f" {WORSE}" * below)
         rows.append([*cells, DASH if cost is None else f"{cost:.1f} ×"])
     return markdown(["method", *columns, "cost"], rows)
 
@@ -167,16 +167,20 @@ def caption(scores: Scores) -> str:
     seeds = f"{counts[0]} to {counts[-1]} seeds" if len(counts) > 1 else f"{counts[0]} seeds"
     if one:
         seeds = f"one seed on {len(one)} of them" if len(one) < len(every) else "one seed"
+    lacking = any(
+        scores.lacks(m, [s]) for s in every for m in scores.methods if (s, m) in scores.runs
+    )
+    few = f", {FEWER} fewer seeds than most" if lacking else ""
     return (
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
-        f" {seeds}, every method with its default. Bold is the best, {WORSE} below the source"
-        " model; cost is time in units of the source model's."
+        f" {seeds}, every method with its default. Bold is the best, {WORSE} more than half a point"
+        f" below the source model{few}; cost is time in units of the source model's."
     )
 
 
 def which_text(scores: Scores) -> str:
     """Which method should I use? Five sentences."""
-    kinds = {m: {k: scores.over_kind(m, s) for k, s in KINDS.items()} for m in scores.methods}
+    kinds = {m: {k: scores.over(s, m) for k, s in KINDS.items()} for m in scores.methods}
     mine, other = kinds["auto"], kinds["stein"]
     source = kinds["source"]
     compared = [
@@ -198,7 +202,7 @@ def which_text(scores: Scores) -> str:
 
     above = [f"`{m}`" for m in scores.published if holds(m)]
     safe = f"{', '.join(above)} {'is' if len(above) == 1 else 'are'}" if above else "none is"
-    means = {m: scores.over_streams(m, scores.shared) for m in scores.methods}
+    means = {m: scores.over(scores.shared, m) for m in scores.methods}
     overall = {m: value for m, value in means.items() if value is not None}
     best = max((m for m in scores.published if m in overall), key=lambda m: overall[m])
     loss, loser, stream = min(
@@ -215,17 +219,19 @@ def which_text(scores: Scores) -> str:
         f" model where `auto` takes {scores.cost('auto'):.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
         f" {mine['large batches']:.1f}, `stein` {other['large batches']:.1f}."
-        f" On small, uneven or sorted batches, or where nothing shifted, most fall below the"
-        f" source model, by up to {-loss:.0f} points on one stream (`{loser}`,"
+        f" On single images, on uneven or sorted classes, or where nothing shifted, most fall below"
+        f" the source model, by up to {-loss:.0f} points on one stream (`{loser}`,"
         f" {scores.titles[stream]}); {safe} above it, or equal, on every kind that was measured,"
-        f" and the best over all streams, `{best}`, has {overall[best]:.1f} where the source model"
-        f" has {overall['source']:.1f} and `auto` {overall['auto']:.1f}."
+        f" and the best over the {len(scores.shared)} streams that all have, `{best}`, has"
+        f" {overall[best]:.1f} where the source model has {overall['source']:.1f} and `auto`"
+        f" {overall['auto']:.1f}."
         f" Then ask `fretta compare` on your own images."
     )
 
 
 def group_table(scores: Scores, streams: Sequence[str]) -> str:
-    """Methods × streams: bold is the highest, ▼ more than half a point below the source."""
+    """Methods × streams: bold is the highest, ▼ more than half a point below the source on the
+    same seeds, ° fewer seeds than most."""
     best = {s: max(scores.mean(s, m) or 0.0 for m in scores.methods) for s in streams}
     rows = []
     for method in scores.methods:
@@ -234,7 +240,8 @@ def group_table(scores: Scores, streams: Sequence[str]) -> str:
             pair = scores.pair(stream, method, "source")
             below = pair is not None and pair[0] < pair[1] - MARGIN
             text = _number(scores.mean(stream, method), best[stream])
-            rows[-1].append(f"{text} {WORSE}" if below else text)
+            few = text != DASH and scores.lacks(method, [stream])
+            rows[-1].append(text + f" {FEWER}" * few + f" {WORSE}" * below)
     return markdown(["method", *(scores.titles[s] for s in streams)], rows)
 
 
@@ -282,11 +289,10 @@ def recipes_table(evidence: Evidence) -> str:
             if name == stream
             for run in found.values()
         ]
-        seeds = sorted({run["seed"] for run in runs})
         counts = sorted({run["images"] for run in runs})
         images = "-".join(f"{n:,}" for n in sorted({counts[0], counts[-1]}))
         rows.append([scores.titles[stream], f"`{stream}`", f"`{runs[0]['order']}`"])
-        rows[-1] += [str(runs[0]["batch_size"]), images, str(len(seeds))]
+        rows[-1] += [str(runs[0]["batch_size"]), images, str(len(scores.seeds(stream)))]
     return markdown(["stream", "`--streams`", "order", "batch", "images", "seeds"], rows)
 
 
@@ -349,8 +355,8 @@ def _near_best(scores: Scores) -> list[Check]:
 def _lead(scores: Scores) -> Check:
     """Over the streams that all of them have; open while one but the long one is missing."""
     title, shared = "auto, mean over the streams ≥ best published method + 5", scores.shared
-    mine = scores.over_streams("auto", shared)
-    means = {m: scores.over_streams(m, shared) for m in scores.published}
+    mine = scores.over(shared, "auto")
+    means = {m: scores.over(shared, m) for m in scores.published}
     known = {m: value for m, value in means.items() if value is not None}
     if mine is None or not known:
         return title, None, "not run"

@@ -147,7 +147,7 @@ def watch(
 
 
 def demo(store: StoreFolder = "demo-output", jobs: Jobs = 2, force: Force = False) -> None:
-    """Run every method on handwritten digits under 15 corruptions and make a report."""
+    """Run the paper's methods on handwritten digits under 15 corruptions and make a report."""
     from ..experiment.store import Store
     from ..experiment.suite import load_suite
     from ..report.write import write_report
