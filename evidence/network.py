@@ -1,4 +1,4 @@
-"""A ResNet-18 of 512 features, as many as in the paper: is G-FRET first, and what its weights are."""
+"""A ResNet-18 of 512 features, as many as in the paper: is G-FRET first? And its weights."""
 
 from __future__ import annotations
 

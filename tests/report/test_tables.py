@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from fretta.experiment.records import Record, joined_tags
 from fretta.report.data import ReportData
 from fretta.report.glance import headline
 from fretta.report.paper import paper_value
+from fretta.report.render import latex, markdown
 from fretta.report.setups import setups_of
 from fretta.report.table import Table
 from fretta.report.tables import tables_of
@@ -224,6 +226,9 @@ def test_cost_against_source() -> None:
     assert cell(made, "sar", "passes").text == "2F+2B"
     assert cell(made, "tent", "memory").value == 400 * 2**20
     assert not any(column.cells["mark"].any() for column in made.columns)
+
+
+def test_cost_beside_the_papers() -> None:
     records = [
         record(
             label,
@@ -234,7 +239,7 @@ def test_cost_against_source() -> None:
             data={"name": "imagenetc", "domains": ["gaussian_noise"]},
             accuracy={"gaussian_noise": 0.3},
         )
-        for label, s in (("source", 40.0), ("s-fret", 50.0))
+        for label, s in (("source", 40.0), ("s-fret", 1546.0))
     ]
     assert not any("hardware" in n for n in table(records, "cost").notes)
     records[1].provenance["threads"] = 8
@@ -242,6 +247,8 @@ def test_cost_against_source() -> None:
     assert any("different hardware" in n for n in paper.notes)
     assert cell(paper, "s-fret", "seconds").paper == 46
     assert cell(paper, "s-fret", "ratio").paper == pytest.approx(46 / 39)
+    for text in (markdown(paper), latex(paper)):
+        assert re.search(r"\+1500\b(?!\.)", text)  # seconds, as the other seconds
 
 
 # ---- flags --------------------------------------------------------------------------------------

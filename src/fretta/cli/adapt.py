@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from ..errors import ConfigError
 from . import options as opt
-from .app import console, print_line
+from .app import console, print_line, print_table
 from .messages import name_options
 
 if TYPE_CHECKING:
-    from ..deploy import AdaptResult
+    from ..deploy import AdaptOptions, AdaptResult
+    from ..deploy.on_ray import StreamEnd
     from ..deploy.progress import Progress as RunProgress
 
 EVERY = 10.0  # seconds between lines where there is no terminal
@@ -120,9 +121,7 @@ def adapt(
         checkpoint_seconds=checkpoint,
     )
     if ray is not None:
-        from .adapt_ray import adapt_streams
-
-        adapt_streams(given, options.data, ray, threads=threads or 1, resume=resume, force=force)
+        _adapt_streams(given, options.data, ray, threads=threads or 1, resume=resume, force=force)
         return
     if threads is not None:
         import torch
@@ -234,3 +233,64 @@ def _print_result(result: AdaptResult) -> None:
     if counts.images:
         weights = ", weights" if result.weights is not None else ""
         print_line(f"wrote predictions, health{weights} and {result.out / 'summary.html'}")
+
+
+# ---- on a Ray cluster ---------------------------------------------------------------------------
+
+
+def _adapt_streams(options: AdaptOptions, data: Sequence[str], ray: str, **how: Any) -> None:
+    """Run them all and print the table; exit code 1 if a stream failed."""
+    from ..deploy.on_ray import adapt_on_ray
+
+    lines = _Lines(len(data))
+    ends = adapt_on_ray(options, data, ray, on_progress=lines.progress, on_end=lines.end, **how)
+    print_line("")
+    columns = ["stream", "images", "unreadable", "changed", "accuracy before", "after", "adapting"]
+    print_table(columns, [_row(end) for end in ends])
+    failed = sum(bool(end.error) for end in ends)
+    if failed:
+        print_line(
+            f"\n{failed} of {len(ends)} streams failed; what they did is kept, and the same command"
+            " with --resume continues them"
+        )
+        raise typer.Exit(1)
+    print_line(f"\nwrote {len(ends)} folders in {options.out}; summary.html in each is its page")
+
+
+class _Lines:
+    """What is printed while streams run."""
+
+    def __init__(self, streams: int) -> None:
+        self.streams, self.ended = streams, 0
+        self.running: dict[str, int] = {}
+        self.notes: set[str] = set()
+        self.printed = time.monotonic()
+
+    def progress(self, name: str, done: int, _: int) -> None:
+        self.running[name] = done
+        if time.monotonic() - self.printed >= EVERY:
+            self.printed = time.monotonic()
+            facts = ", ".join(f"{n} {done:,}" for n, done in sorted(self.running.items()))
+            print_line(f"images so far: {facts}")
+
+    def end(self, end: StreamEnd) -> None:
+        self.ended += 1
+        self.running.pop(end.name, None)
+        images = f"{end.result.get('images', 0):,} images"
+        state = f"failed: {end.error}" if end.error else images + (", as before" * end.there)
+        print_line(f"[{self.ended}/{self.streams}] {end.name}: {name_options(state, ['adapt'])}")
+        for note in end.notes:  # most are the same for all streams
+            if note not in self.notes:
+                self.notes.add(note)
+                print_line(f"note: {name_options(note, ['adapt'])}")
+
+
+def _row(end: StreamEnd) -> list[str]:
+    from ..deploy.page import percent
+
+    if end.error:
+        return [end.name, "failed", *[""] * 5]
+    result = end.result
+    counts = [f"{result[name]:,}" for name in ("images", "unreadable")]
+    shares = [percent(result[name]) for name in ("changed", "source_accuracy", "accuracy")]
+    return [end.name, *counts, *shares, result["verdict"]]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..data.listing import shown
-from ..deploy.page import class_accuracies, class_shares, render
+from ..deploy.page import class_accuracies, predicted_shares, render
 from ..estimate.verdict import points, reason, tests_used, unevenness, verdict
 from .tables import DASH
 
@@ -87,7 +87,7 @@ def page(rows: list[Compared], images: Images, facts: dict[str, Any]) -> str:
         note=note_on(rows, source.estimate.level),
         balance=_balance(rows, names, facts),
         best=best.method,
-        shares=class_shares(names, source.predicted, best.predicted),
+        shares=predicted_shares(names, source.predicted, best.predicted),
         labels=[row.method for row in ordered],
         accuracies=class_accuracies(names, source.labeled, [row.right for row in ordered]),
         unreadable=[(shown(name), why) for name, why in images.unreadable[:LISTED]],

@@ -19,7 +19,7 @@ from ..errors import DataError
 from ..models.preprocessing import check_size
 from .cifar_pickle import read_batches, read_classes
 from .domain import Dataset, Domain, check_choice
-from .folders import check_known, data_root, listed, locate, words
+from .folders import check_known, listed, locate, words
 from .order import long_tail
 from .shift import SEVERITIES, corruption_names, domain_name, severity_levels
 
@@ -91,7 +91,7 @@ def find_cifar(facts: CifarFacts, root: str | Path | None) -> Path:
     """The folder with the python batches."""
     names = (*facts.test, *facts.train)
     return locate(
-        data_root(root, facts.title),
+        root,
         facts.title,
         (facts.folder,),
         lambda folder: any((folder / name).is_file() for name in names),
@@ -159,7 +159,7 @@ def find_cifar_c(facts: CifarFacts, root: str | Path | None) -> Path:
     """The folder with `labels.npy` and the arrays."""
     title = f"{facts.title}-C"
     return locate(
-        data_root(root, title),
+        root,
         title,
         (title,),
         lambda folder: (folder / "labels.npy").is_file(),

@@ -9,16 +9,7 @@ from pathlib import Path
 from ..errors import ConfigError, DataError
 from ..models.preprocessing import CROP_RATIO, Decoding
 from .domain import Dataset, as_names
-from .folders import (
-    check_known,
-    data_root,
-    file_domains,
-    fold_name,
-    listed,
-    locate,
-    subfolders,
-    words,
-)
+from .folders import check_known, file_domains, fold_name, listed, locate, subfolders, words
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ def find_domains(facts: DomainSet, root: str | Path | None) -> tuple[Path, dict[
     """The data set's folder and, for each known domain that is present, its folder."""
     known = {fold_name(name): name for name in facts.domains}
     base = locate(
-        data_root(root, facts.title),
+        root,
         facts.title,
         facts.folders,
         lambda folder: any(fold_name(name) in known for name in subfolders(folder)),

@@ -67,7 +67,7 @@ def data_root(root: str | Path | None, what: str) -> Path:
 
 
 def locate(
-    root: Path,
+    root: str | Path | None,
     what: str,
     folders: Sequence[str],
     fits: Callable[[Path], bool],
@@ -75,18 +75,19 @@ def locate(
     hint: str = "",
 ) -> Path:
     """The first of root/<folder>, root/<folder>/<folder> and root itself that `fits`."""
+    base = data_root(root, what)
     known = [fold_name(name) for name in folders]
-    named = [name for name in subfolders(root) if fold_name(name) in known]
+    named = [name for name in subfolders(base) if fold_name(name) in known]
     looked = []
     for name in sorted(named, key=lambda name: known.index(fold_name(name))):
-        place = root / name
+        place = base / name
         looked.append(place)
         looked += [place / inner for inner in subfolders(place) if fold_name(inner) in known]
-    looked.append(root)
+    looked.append(base)
     for place in looked:
         if fits(place):
             return place
-    absent = [] if named else [root / folders[0]]
+    absent = [] if named else [base / folders[0]]
     raise DataError(
         f"{what} was not found: {wanted} was looked for in "
         f"{', '.join(map(str, [*absent, *looked]))}{hint}"

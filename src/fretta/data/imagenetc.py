@@ -10,16 +10,7 @@ from ..corruptions import ALL
 from ..errors import DataError
 from ..models.preprocessing import CROP_RATIO, Decoding
 from .domain import Dataset
-from .folders import (
-    check_known,
-    data_root,
-    file_domains,
-    guess_layout,
-    has_images,
-    listed,
-    locate,
-    subfolders,
-)
+from .folders import check_known, file_domains, guess_layout, has_images, listed, locate, subfolders
 from .shift import corruption_names, domain_name, severity_levels, with_corruptions
 
 FOLDERS = ("ImageNet-C", "imagenet-c", "imagenet-sample", "imagenet", "val")
@@ -47,7 +38,7 @@ def find_imagenet(root: str | Path | None) -> Path:
         return bool(find_corruptions(folder)) or any(has_images(folder / name) for name in some)
 
     return locate(
-        data_root(root, "ImageNet-C"),
+        root,
         "ImageNet-C",
         FOLDERS,
         fits,

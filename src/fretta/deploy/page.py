@@ -48,12 +48,10 @@ def class_accuracies(
     return {"rows": rows, "more": len(order) - len(rows)}
 
 
-def class_shares(
-    names: Sequence[str], source: Sequence[int], adapted: Sequence[int]
-) -> dict[str, Any]:
+def predicted_shares(names: Sequence[str], *models: Sequence[int]) -> dict[str, Any]:
     """For the macro `shares`: how often each class is predicted, the most frequent first."""
-    shares = [np.array(counts) / max(1, sum(counts)) for counts in (source, adapted)]
-    top = np.maximum(*shares)
+    shares = [np.array(counts) / max(1, sum(counts)) for counts in models]
+    top = np.max(shares, axis=0)
     order = sorted(np.flatnonzero(top).tolist(), key=lambda c: (-top[c], c))
     rows = [
         [names[c], *((percent(s[c]), f"{70 * s[c] / top.max():.1f}") for s in shares)]

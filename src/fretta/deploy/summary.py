@@ -12,7 +12,7 @@ from ..data.listing import shown
 from ..estimate.verdict import tests_used
 from ..guard.monitor import SHORT
 from .output import HEALTH
-from .page import chart, class_accuracies, class_shares, percent, render
+from .page import chart, class_accuracies, percent, predicted_shares, render
 from .result import AdaptResult
 from .setup import Setup
 
@@ -53,7 +53,7 @@ def summary_page(setup: Setup, hyperparameters: dict[str, Any], result: AdaptRes
         shown=EVENTS,
         charts=_charts(health, (acted.index / max(1, len(health) - 1)).tolist()),
         source_name=f"source model{some}",
-        shares=class_shares(names, counts.source_predicted, counts.predicted),
+        shares=predicted_shares(names, counts.source_predicted, counts.predicted),
         unreadable=[(shown(name), why) for name, why in counts.unreadable_files],
         settings=_settings(setup, hyperparameters),
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..data.listing import shown
-from ..deploy.page import percent, render
+from ..deploy.page import percent, predicted_shares, render
 from .advice import MOVED, UNMOVED
 from .facts import Facts, kind_of_reason
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from . import Diagnosis
 
 LISTED, NAMED = 50, 10  # unreadable files, on the page and on the terminal
-CLASSES = 15
 SIZES = 8
 LAYERS = 60  # rows of the table; of more, every so many-th
 DASH = "–"
@@ -80,6 +79,9 @@ def page(diagnosis: Diagnosis, title: str, lead: str, settings: list[tuple[str, 
     facts = diagnosis.facts
     files = facts.files
     unreadable = [] if files is None else files.unreadable
+    known, own = diagnosis.names, facts.outputs.predicted
+    names = [*known, *(f"class {c}" for c in range(len(known), len(own)))]
+    models = [m for m in (own, facts.batch_predicted) if m is not None]
     return render(
         "diagnose.html",
         title=title,
@@ -91,8 +93,8 @@ def page(diagnosis: Diagnosis, title: str, lead: str, settings: list[tuple[str, 
         source=bool(facts.source_layers),
         limits=f"Up to {UNMOVED:.2f} is usual for images like those of training, from {MOVED:.2f}"
         " on the shift is clear.",
-        shares=_shares(diagnosis),
-        both=facts.batch_predicted is not None,
+        shares=predicted_shares(names, *models),
+        both=len(models) > 1,
         sheet=[(m.uri(), m.name, f"{m.distance:.2f}") for m in diagnosis.sheet],
         sizes=_sizes(facts),
         groups=[] if files is None else [(len(g), ", ".join(g[:4])) for g in files.groups],
@@ -121,24 +123,6 @@ def _layers(facts: Facts) -> list[tuple[str, ...]]:
         )
         for layer in facts.layers[::every]
     ]
-
-
-def _shares(diagnosis: Diagnosis) -> dict[str, Any]:
-    """For the macro `shares`: predicted as the model is, and with batch statistics."""
-    facts, names = diagnosis.facts, diagnosis.names
-    own = facts.outputs.predicted
-    batch = facts.batch_predicted or own
-    pairs = [(a / sum(own), b / sum(batch)) for a, b in zip(own, batch, strict=True)]
-    order = sorted((c for c in range(len(own)) if max(pairs[c])), key=lambda c: -max(pairs[c]))
-    top = max(map(max, pairs))
-    rows = [
-        [
-            names[c] if c < len(names) else f"class {c}",
-            *((percent(share), f"{70 * share / top:.1f}") for share in pairs[c]),
-        ]
-        for c in order[:CLASSES]
-    ]
-    return {"rows": rows, "more": len(order) - len(rows)}
 
 
 def _sizes(facts: Facts) -> dict[str, Any]:

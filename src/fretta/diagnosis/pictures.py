@@ -87,7 +87,9 @@ class Prints:
     def duplicates(self) -> tuple[int, int, list[list[str]]]:
         """(how many nearly equal another one, how many of them lie beside it, some groups)."""
         groups = self.groups()
-        place = {i: p for p, i in enumerate(sorted(range(len(self.names)), key=self._by_name))}
+        place = {
+            i: p for p, i in enumerate(sorted(range(len(self.names)), key=self.names.__getitem__))
+        }
         beside = 0
         for group in groups:
             places = sorted(place[i] for i in group)
@@ -95,9 +97,6 @@ class Prints:
         listed = sorted(groups, key=len, reverse=True)[:GROUPS]
         named = [sorted(self.names[i] for i in group) for group in listed]
         return sum(len(g) - 1 for g in groups), beside, named
-
-    def _by_name(self, position: int) -> str:
-        return self.names[position]
 
 
 def _alike(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -15,25 +15,13 @@ from ..adapter import Adapter
 from ..errors import InputError
 
 
-class Batched(Protocol):
-    """One batch: `x` goes to the adapters, everything else around them."""
-
-    @property
-    def x(self) -> Tensor: ...  # as the model takes it, on its device
-    @property
-    def reset(self) -> bool: ...  # every adapter is reset before this batch
-
-
-AnyBatch = TypeVar("AnyBatch", bound=Batched)
-
-
 @dataclass(frozen=True)
 class Item:
     """A batch of a stream, a DataLoader or a list of files."""
 
-    x: Tensor
+    x: Tensor  # as the model takes it, on its device; all else goes around the adapters
     y: Tensor | None = None  # labels, on the CPU; -1 where an image has none
-    reset: bool = False
+    reset: bool = False  # every adapter, before this batch
     domain: str = ""  # "mixed" where the images come from several
     domains: NDArray[Any] | None = None  # number of each image's domain in the data set
     number: int = 0  # of the batch in the stream
@@ -51,9 +39,9 @@ class Step:
 
 def stream_through(
     adapters: Mapping[str, Adapter | Callable[[], Adapter]],
-    batches: Iterable[AnyBatch],
+    batches: Iterable[Item],
     shared: nn.Module | None = None,
-) -> Iterator[tuple[AnyBatch, dict[str, Step]]]:
+) -> Iterator[tuple[Item, dict[str, Step]]]:
     """Every adapter predicts every batch and learns from it. No label is seen here.
 
     adapters   by name; one that is given as a function is made at the first batch

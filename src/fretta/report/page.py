@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError
+import jinja2
+from markupsafe import Markup
+
 from ..experiment.records import Record, canonical
 from .commands import command, needs
 from .data import ReportData
@@ -67,10 +69,6 @@ def policy(live: bool) -> str:
 
 @functools.cache
 def _template() -> Any:
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("jinja2", "report", "the report page") from error
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -79,9 +77,6 @@ def _template() -> Any:
 
 
 def render(report: Report, paper: bool, live: str, running: Sequence[str]) -> str:
-    template = _template()
-    from markupsafe import Markup
-
     from .. import __version__
 
     data = report.data
@@ -90,7 +85,7 @@ def render(report: Report, paper: bool, live: str, running: Sequence[str]) -> st
     dirty = all(r.provenance.get("dirty") for r in data.records)
     suites = _suites(report.tables, runs, paper, dirty)
     figures = _figures(report.figures)
-    text: str = template.render(
+    text: str = _template().render(
         title="Test-time adaptation: results",
         version=__version__,
         where=data.store.where,
@@ -136,8 +131,6 @@ def _suites(tables: list[Table], runs: RunData, paper: bool, dirty: bool) -> lis
 
 
 def _figures(figures: Sequence[Figure]) -> list[dict[str, Any]]:
-    from markupsafe import Markup
-
     views = []
     for group, title in FIGURE_GROUPS.items():
         shown = [

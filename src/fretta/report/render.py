@@ -200,7 +200,7 @@ def latex(table: Table, paper: bool = True) -> str:
             for cell, column, both in zip(cells, table.columns, beside, strict=True):
                 shown.append(_latex_cell(cell, column.kind))
                 if both:
-                    gap = show(cell.value - cell.paper, "points")
+                    gap = _difference(cell, column.kind)
                     shown += [_signed(show(cell.paper, column.kind)), _signed(gap)]
             lines.append("    " + " & ".join(shown) + r" \\")
     lines += [r"    \bottomrule", r"  \end{tabular}" + ("}" if wide else ""), r"\end{table}"]
