@@ -81,8 +81,9 @@ def weights_text(evidence: Evidence) -> str:
         return NOT_RUN
     card = read_card(path)
     (images,) = card.data["images"]["train"].values()
+    settings = card.training["settings"]
+    begun = f", from {settings['init'].split()[0]}" if settings["init"] else ""
     return (
-        f"`{WEIGHTS}`: {card.model}, trained on {images:,} images for"
-        f" {card.training['settings']['epochs']} passes;"
-        f" {100 * card.accuracy['test']:.2f} % on the clean test images."
+        f"`{WEIGHTS}`: {card.model}, trained on {images:,} images for {settings['epochs']}"
+        f" passes{begun}; {100 * card.accuracy['test']:.2f} % on the clean test images."
     )
