@@ -149,13 +149,23 @@ def test_kinds_of_streams_and_which_method_to_use(tables: Any) -> None:
 
 def test_the_tables_say_what_the_records_say(tables: Any) -> None:
     text = tables.table_text(HAND)
-    assert "| auto | **85.0** | +1.0 | 0 of 2 | 2.0 × |" in text
+    assert "| auto | **85.5** | +1.0 | 0 of 2 | 2.0 × |" in text
     assert "| bn | 75.0 | -10.0 | 1 of 2 | 1.0 × |" in text
     assert "| tent | 50.0 ▼ |" in text
     assert "| source | 60.0 |" in text
-    assert "| auto | **90.0** |" in text
+    assert "| auto | **91.0** |" in text
     assert "Failed" not in text  # it was run again
     assert "ValueError: no" in tables.table_text([*HAND, record("clean", "tsd", None)])
+
+
+def test_fewer_seeds_are_marked(tables: Any) -> None:
+    """Another seed is another stream: means are over the seeds that most methods have."""
+    made = [record("clean", m, 0.5, seed) for m in ("source", "bn", "tent") for seed in (0, 1)]
+    made += [record("clean", "tea", 0.9), record("clean", "tent", 0.2, seed=2)]
+    text = tables.table_text(made)
+    assert "| tea | **90.0** ° |" in text
+    assert "| tent | 50.0 |" in text
+    assert tables.Scores(made).seeds("clean") == {0, 1}
 
 
 def test_the_thresholds_by_hand(tables: Any) -> None:
