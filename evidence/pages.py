@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -216,21 +215,25 @@ def not_run(evidence: Evidence) -> str:
     for r in evidence.records:
         where = r.tags["suite"], r.tags["case"], r.tags["label"]
         seeds.setdefault(where, set()).add(r.run["seed"])
-    lines = []
+    cases: dict[tuple[str, str], list[str]] = {}  # suite, what it misses -> its cases
     for name in SUITES:
-        suite, absent = load_suite(name), []
-        few: dict[str, list[str]] = {}
-        for case, method in itertools.product(suite.cases, suite.methods):
-            found = len(seeds.get((name, case.name, method.title), ()))
-            title = f"{method.title} ({case.name})" if len(suite.cases) > 1 else method.title
-            if not found:
-                absent.append(title)
-            elif found < (wanted := len(case.protocol["seeds"])):
-                few.setdefault(f"{found} of {wanted} seeds", []).append(title)
-        words = [f"not run: {', '.join(absent)}"] if absent else []
-        words += [f"{seeds_run}: {', '.join(rows)}" for seeds_run, rows in few.items()]
-        if words:
-            lines.append(f"- `{name}`: " + "; ".join(words))
+        suite = load_suite(name)
+        for case in suite.cases:
+            found = {m.title: len(seeds.get((name, case.name, m.title), ())) for m in suite.methods}
+            wanted = len(case.protocol["seeds"])
+            missing = []
+            for count in sorted({n for n in found.values() if n < wanted}):
+                few = "; ".join(title for title, n in found.items() if n == count)
+                missing.append(
+                    f"    - {f'{count} of {wanted} seeds' if count else 'not run'}: {few}"
+                )
+            if missing:
+                key = name, "\n".join(missing)
+                cases.setdefault(key, []).append(case.name if len(suite.cases) > 1 else "")
+    lines = [
+        f"- {', '.join([f'`{name}`', *filter(None, found)])}\n{missing}"
+        for (name, missing), found in cases.items()
+    ]
     return "\n".join(lines) or "- nothing"
 
 
