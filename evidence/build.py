@@ -64,6 +64,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "first-resnet18": network.first_list,
     "tuned-resnet18": network.tuned_table,
     "weights-resnet18": network.weights_text,
+    "auto-network": network.auto_text,
     "cifar10c-guarded": pages.guarded_table,
     "cifar10c-tea": partial(tables.corruption_table, suite="cifar10c-shared-tea"),
     "cifar10c-lt": tables.tail_table,

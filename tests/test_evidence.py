@@ -26,6 +26,7 @@ SENTENCES = (
     "streams-which",
     "streams-caption",
     "weights-resnet18",
+    "auto-network",
 )  # blocks of one line
 
 
