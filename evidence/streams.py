@@ -214,7 +214,7 @@ def which_text(scores: Scores) -> str:
     )
     return (
         f"Start with `auto`: it is first on {len(first)} of {len(compared)} kinds of streams{few},"
-        f" and at worst {worst:+.1f} points from the source model."
+        f" and on these at worst {worst:+.1f} points from the source model."
         f" `stein` learns nothing, and takes {scores.cost('stein'):.1f} times as long as the source"
         f" model where `auto` takes {scores.cost('auto'):.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
