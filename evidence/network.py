@@ -80,7 +80,7 @@ def auto_text(evidence: Evidence) -> str:
     if auto.empty:
         return NOT_RUN
     return (
-        f"**`auto` can collapse**: on a CIFAR ResNet-18 along 15 corruptions it"
+        f"{'**`auto` can collapse**: on' if mean(auto) < mean(source) else 'On'} a CIFAR ResNet-18 along 15 corruptions it"
         f" has {100 * mean(auto):.1f}, the source model {100 * mean(source):.1f}, `bn`"
         f' {100 * mean(bn):.1f} ([more](docs/auto.md#what-is-not-met)); use `guard="rollback"`.'
     )
