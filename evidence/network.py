@@ -79,10 +79,11 @@ def auto_text(evidence: Evidence) -> str:
     auto, bn, source = (evidence.accuracy(SUITE, m) for m in ("auto", "bn", "source"))
     if auto.empty:
         return NOT_RUN
+    begin = "**`auto` can collapse**: on" if mean(auto) < mean(source) else "On"
     return (
-        f"{'**`auto` can collapse**: on' if mean(auto) < mean(source) else 'On'} a CIFAR ResNet-18 along 15 corruptions it"
-        f" has {100 * mean(auto):.1f}, the source model {100 * mean(source):.1f}, `bn`"
-        f' {100 * mean(bn):.1f} ([more](docs/auto.md#what-is-not-met)); use `guard="rollback"`.'
+        f"{begin} a CIFAR ResNet-18 along 15 corruptions it has {100 * mean(auto):.1f}, the source"
+        f" model {100 * mean(source):.1f}, `bn` {100 * mean(bn):.1f}"
+        " ([more](docs/auto.md#what-is-not-met))."
     )
 
 
