@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +12,12 @@ from torch import Tensor, nn
 import fretta
 from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError
+from fretta.methods import Auto
 from fretta.models import load_source
 from fretta.parts.adaptive import AdaptiveStatistics, Assignment
 from fretta.parts.gate import Gate
 from fretta.parts.statistics import MovingStatistics, image_moments
-from nets import batches, build
+from nets import TIGHT, batches, build
 
 pytestmark = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 
@@ -188,14 +190,55 @@ def test_gate_by_hand() -> None:
     assert torch.allclose(half.blend(sure, unsure).exp(), mean, atol=1e-6)
 
 
-def accuracy(method: str, order: str, size: int, share: float | None = None) -> float:
-    model, card = load_source("digits")
-    preprocessing = Preprocessing.from_json(card.preprocessing)
+def test_a_layer_learns_in_units_of_its_scale() -> None:
+    """Scale and shift four times as large, the weights behind them a quarter: the same function,
+    which learns the same. Adam alone would move it four times as far."""
+    plain, scaled = build("resnet-like").double(), build("resnet-like").double()
+    with torch.no_grad():
+        for layer in (scaled.layer1, scaled.layer2, scaled.layer3, scaled.layer4):
+            block = layer[0]  # type: ignore[index]
+            for tensor, factor in (
+                (block.bn1.weight, 4),
+                (block.bn1.bias, 4),
+                (block.conv2.weight, 0.25),
+            ):
+                tensor.mul_(factor)
+    a, b = (fretta.adapt(net, "auto", e_margin=2.0, hedge=False) for net in (plain, scaled))
+    still = fretta.adapt(plain, "stein", hedge=False)
+    for x in batches(20, 20, 20, 20):
+        x = x.double()
+        ours, theirs, unlearned = a(x), b(x), still(x)
+    assert torch.allclose(ours, theirs, atol=TIGHT)
+    assert not torch.allclose(ours, unlearned, atol=100 * TIGHT)
+
+
+def test_learning_that_loses_classes_begins_again() -> None:
+    """At a rate that is far too high predictions end in one class; a quarter of it does better."""
+    auto, careless = on_digits("auto", lr=0.3), on_digits("auto", lr=0.3, hedge=False)
+    stein, found, lost = (
+        accuracy(a, "continual", 64) for a in (on_digits("stein"), auto, careless)
+    )
+    assert stein > found > lost + 0.3
+    assert isinstance(auto.method, Auto)
+    assert auto.method.rate < 1
+    even, one = torch.eye(4) * 9, torch.eye(4)[[0, 0, 0, 0]] * 9
+    gate = Gate()
+    gate.add(one, even)
+    assert gate.lost == pytest.approx(1, abs=0.01)
+    gate.add(even, one)
+    assert gate.lost < 0.1
+
+
+def on_digits(method: str, **options: Any) -> fretta.Adapter:
+    return fretta.adapt(load_source("digits")[0], method, **options)
+
+
+def accuracy(adapter: fretta.Adapter, order: str, size: int, share: float | None = None) -> float:
+    preprocessing = Preprocessing.from_json(load_source("digits")[1].preprocessing)
     options = {} if share is None else {"dominant": 3, "share": share}
     stream = make_stream(
         open_dataset("digits"), order, seed=0, batch_size=size, limit=128, **options
     )
-    adapter = fretta.adapt(model, method)
     hits = [adapter(preprocessing.apply(b.x)).argmax(1).eq(b.y) for b in stream]
     return sum(int(h.sum()) for h in hits) / stream.samples
 
@@ -213,7 +256,9 @@ def accuracy(method: str, order: str, size: int, share: float | None = None) -> 
     ],
 )
 def test_no_stream_is_worse_than_the_source(order: str, size: int, share: float | None) -> None:
-    source, stein, auto = (accuracy(m, order, size, share) for m in ("source", "stein", "auto"))
+    source, stein, auto = (
+        accuracy(on_digits(m), order, size, share) for m in ("source", "stein", "auto")
+    )
     assert min(stein, auto) > source + 0.1  # by far more here
 
 

@@ -24,25 +24,30 @@ from ..parts.gate import Gate
 from ..parts.losses import entropy
 from .stein import Stein, source_logits
 
+COLLAPSE = 0.4  # classes lost against the source model, as entropy in ln C: learning went wrong
+
 
 @dataclass
 class Auto(GradientMethod, Stein):
     """Adaptive statistics, anchored learning of scale and shift, and the source as a hedge.
 
+    lr         learning rate, in units of the layer's scale: its root mean square in the source
     e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
     pull       share of the way back to the source's parameters, for every 64 images
     budget     share of the batches to learn from; 0: none, as 'stein'
-    hedge      mix predictions with the source model's, by their certainty
-    lr, optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
+    hedge      mix predictions with the source model's, by their certainty; begin again where
+               learning loses classes
+    optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
     """
 
     key = "auto"
     summary = "our default: adaptive statistics, anchored learning, hedged output"
     passes = "2F+1B"
     gradient = True
+    lasting = (*Stein.lasting, "rate")
     loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
 
-    lr: float = 2e-3
+    lr: float = 3e-3
     e_margin: float = 0.4
     pull: float = 0.05
     budget: float = 1.0
@@ -61,6 +66,8 @@ class Auto(GradientMethod, Stein):
         self.gate = Gate()
         self.batches = 0
         self.due = 0.0  # batches to learn from
+        self.rate = 1.0  # of lr; a quarter after each collapse
+        self.learned = False
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
@@ -75,6 +82,9 @@ class Auto(GradientMethod, Stein):
         predicted = logits.detach()
         if self.hedges(model):
             predicted = self.hedged(model, x, predicted)
+            if self.learned and gate.lost > COLLAPSE:
+                del logits
+                return self.begin_again(model, x)
         if learning:
             self.due -= 1
             self.learn(model, logits)
@@ -87,8 +97,23 @@ class Auto(GradientMethod, Stein):
         weight = (E0 - H.detach()).exp()  # more for the more certain
         part = min(1.0, len(logits) / 64)
         for group in self.opt.param_groups:
-            group["lr"] = self.lr * part
+            group["lr"] = self.lr * part * self.rate
+        before = [parameter.detach().clone() for parameter in model.parameters()]
         self.update(weight * H, certain)
+        self.learned = True
         with torch.no_grad():
-            for name, parameter in model.adapted.items():
-                parameter.lerp_(model.origin[name], self.pull * part)
+            for (name, parameter), old in zip(model.adapted.items(), before, strict=True):
+                first = model.origin[name]
+                scale = model.origin.get(f"{name.rpartition('.')[0]}.weight", first)
+                size = scale.square().mean().sqrt()
+                parameter.copy_(old.lerp(parameter, size).lerp(first, self.pull * part))
+
+    def begin_again(self, model: Classifier, x: Tensor) -> Tensor:
+        """From the source, at a quarter of the rate, with the batch that showed the collapse."""
+        rate, batches = self.rate / 4, self.batches
+        model.restore()
+        self.start(model)
+        self.rate, self.batches = rate, batches
+        with torch.no_grad():
+            logits = model.settle(x)
+        return self.hedged(model, x, logits)

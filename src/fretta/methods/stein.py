@@ -11,6 +11,7 @@ work is in docs/auto.md, with measurements.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class Stein(Method):
     gradient = False
     passes = "2F"
     settles = True
-    lasting = ("gate", "batches")
+    lasting: ClassVar[tuple[str, ...]] = ("gate", "batches")
     published_statistics = "adaptive"
     loss = "none; adaptive statistics, predictions mixed with the source model's by their certainty"
 

@@ -34,11 +34,14 @@ class Gate:
     few = 96.0
     long = 512.0
 
+    PLAIN = ("images", "weight", "usual", "lost")
+
     def __init__(self) -> None:
         self.row: Tensor | None = None  # [H_A, H_S, mean prediction of A, of S]
         self.images = 0.0  # behind it
         self.weight = 0.5
         self.usual = 0.0  # gain of earlier domains
+        self.lost = 0.0  # entropy of the classes that A does not see and S does, in ln C
 
     @property
     def open(self) -> bool:
@@ -71,9 +74,10 @@ class Gate:
         unit = math.log(max(a.shape[1], 2))
         numbers = (torch.cat([self.row[:2], marginals]) / unit).tolist()  # one transfer
         own, source_own, marginal, source_marginal = numbers
+        self.lost = source_marginal - marginal
         even = min(1.0, max(0.0, (marginal - 0.93) / 0.04))  # all classes, evenly
-        lost = min(1.0, max(0.0, (0.55 - source_marginal) / 0.1))  # the source sees few
-        gain = source_own - own + even * lost * (marginal - source_marginal)
+        few = min(1.0, max(0.0, (0.55 - source_marginal) / 0.1))  # the source sees few
+        gain = source_own - own - even * few * self.lost
         self.usual += (1 - math.exp(-n / self.long)) * (gain - self.usual)
         gain += self.few / (self.few + self.images) * (self.usual - gain)
         self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))
@@ -86,9 +90,9 @@ class Gate:
         return torch.logaddexp(a + math.log(self.weight), s + math.log(1 - self.weight))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"row": self.row, "images": self.images, "weight": self.weight, "usual": self.usual}
+        return {"row": self.row, **{name: getattr(self, name) for name in self.PLAIN}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.row = state["row"]
-        for name in ("images", "weight", "usual"):
+        for name in self.PLAIN:
             setattr(self, name, state[name])
