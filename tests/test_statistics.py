@@ -275,6 +275,24 @@ def test_without_batch_norms_auto_still_learns() -> None:
     )
 
 
+def test_without_batch_norms_a_collapse_is_seen_too() -> None:
+    """Four classes along four axes. A shift that ends in one class is taken back within a batch
+    or two: about 128 images are compared, and only some of each batch."""
+    net = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4, bias=False))
+    with torch.no_grad():
+        net[1].weight.copy_(8 * torch.eye(4))
+    adapter = fretta.adapt(net, "auto")
+    y = torch.arange(64).repeat(4) // 16  # every fourth image has every class
+    x = torch.eye(4)[y]
+    assert adapter(x).argmax(1).equal(y)
+    with torch.no_grad():
+        adapter.model.adapted["0.bias"][0] += 50
+    found = [adapter(x).argmax(1).eq(y).float().mean() for _ in range(3)]
+    assert found[-1] == 1
+    assert isinstance(adapter.method, Auto)
+    assert adapter.method.rate == 0.25
+
+
 @pytest.mark.parametrize("statistics", [0.3, "moving", "adaptive"])
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_other_statistics_with_a_method_that_learns(statistics: str | float) -> None:

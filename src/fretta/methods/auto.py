@@ -64,6 +64,7 @@ class Auto(GradientMethod, Stein):
     def start(self, model: Classifier) -> None:
         super().start(model)
         self.gate = Gate()
+        self.gate.weight = 0.5 if self.hedges(model) else 1.0
         self.batches = 0
         self.due = 0.0  # batches to learn from
         self.rate = 1.0  # of lr; a quarter after each collapse
@@ -82,9 +83,12 @@ class Auto(GradientMethod, Stein):
         predicted = logits.detach()
         if self.hedges(model):
             predicted = self.hedged(model, x, predicted)
-            if self.learned and gate.lost > COLLAPSE:
-                del logits
-                return self.begin_again(model, x)
+        elif self.hedge:
+            self.look(model, x, predicted)
+            gate.weight = 1.0  # no statistics that could do harm: nothing to mix
+        if self.learned and gate.lost > COLLAPSE:
+            del logits
+            return self.begin_again(model, x)
         if learning:
             self.due -= 1
             self.learn(model, logits)
@@ -116,4 +120,4 @@ class Auto(GradientMethod, Stein):
         self.rate, self.batches = rate, batches
         with torch.no_grad():
             logits = model.settle(x)
-        return self.hedged(model, x, logits)
+        return self.hedged(model, x, logits) if self.hedges(model) else logits
