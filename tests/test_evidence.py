@@ -233,6 +233,18 @@ def test_results_were_made_with_these_defaults(evidence):
             assert record.settings["lr"] == method.lr, (record.tags, record.settings["lr"])
 
 
+def test_the_default_is_nowhere_below_the_source(evidence):
+    """On every network and stream of the suites, by half a point."""
+    found: dict[tuple[object, ...], dict[str, float]] = {}
+    for record in evidence.records:
+        place = tuple(record.tags[name] for name in ("suite", "case")), record.run["seed"]
+        found.setdefault(place, {})[record.tags["label"]] = record.overall["accuracy"]
+    both = {place: scores for place, scores in found.items() if {"auto", "source"} <= {*scores}}
+    assert len(both) >= 5
+    for place, scores in both.items():
+        assert scores["auto"] >= scores["source"] - 0.005, place
+
+
 def test_the_evidence_is_a_few_small_files():
     sizes = [p.stat().st_size for p in FOLDER.rglob("*") if p.is_file() and p.suffix != ".pyc"]
     assert len(sizes) < 64

@@ -24,8 +24,6 @@ from ..parts.gate import Gate
 from ..parts.losses import entropy
 from .stein import Stein, source_logits
 
-COLLAPSE = 0.4  # classes lost against the source model, as entropy in ln C: learning went wrong
-
 
 @dataclass
 class Auto(GradientMethod, Stein):
@@ -86,7 +84,7 @@ class Auto(GradientMethod, Stein):
         elif self.hedge:
             self.look(model, x, predicted)
             gate.weight = 1.0  # no statistics that could do harm: nothing to mix
-        if self.learned and gate.lost > COLLAPSE:
+        if self.learned and gate.collapsed:
             del logits
             return self.begin_again(model, x)
         if learning:

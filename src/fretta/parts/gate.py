@@ -26,6 +26,8 @@ class Gate:
     clock     images over which both are compared; fewer after a change of domain
     width     difference of mean entropies, in ln C, that moves the weight from 1/2 to 0.73
     sample    share of the images that the source model sees while the gate is open
+    most      entropy of the classes that the adapted model may lose, in ln C; known after
+              `enough` images
     """
 
     clock = 128.0
@@ -33,6 +35,8 @@ class Gate:
     sample = 0.25
     few = 96.0
     long = 512.0
+    most = 0.4
+    enough = 64.0
 
     PLAIN = ("images", "weight", "usual", "lost")
 
@@ -50,6 +54,11 @@ class Gate:
     @property
     def closed(self) -> bool:
         return self.weight <= 1 - SURE
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the adapted model has lost classes that the source model sees."""
+        return self.images >= self.enough and self.lost > self.most
 
     @property
     def source_share(self) -> float:
