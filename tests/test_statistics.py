@@ -220,7 +220,7 @@ def test_learning_that_loses_classes_begins_again() -> None:
     )
     assert stein > found > lost + 0.3
     assert isinstance(auto.method, Auto)
-    assert auto.method.rate < 1
+    assert auto.method.lr_factor < 1
     even, one = torch.eye(4) * 9, torch.eye(4)[[0, 0, 0, 0]] * 9
     gate = Gate()
     gate.add(one, even)
@@ -293,7 +293,7 @@ def test_without_batch_norms_a_collapse_is_seen_too() -> None:
     found = [adapter(x).argmax(1).eq(y).float().mean() for _ in range(3)]
     assert found[-1] == 1
     assert isinstance(adapter.method, Auto)
-    assert adapter.method.rate == 0.25
+    assert adapter.method.lr_factor == 0.25
 
 
 @pytest.mark.parametrize("statistics", [0.3, "moving", "adaptive"])

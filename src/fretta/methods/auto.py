@@ -42,7 +42,7 @@ class Auto(GradientMethod, Stein):
     summary = "our default: adaptive statistics, anchored learning, hedged output"
     passes = "2F+1B"
     gradient = True
-    lasting = (*Stein.lasting, "rate")
+    lasting = (*Stein.lasting, "lr_factor")
     loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
 
     lr: float = 3e-3
@@ -61,11 +61,10 @@ class Auto(GradientMethod, Stein):
 
     def start(self, model: Classifier) -> None:
         super().start(model)
-        self.gate = Gate()
-        self.gate.weight = 0.5 if self.hedges(model) else 1.0
+        self.gate = Gate(mixes=self.hedges(model))
         self.batches = 0
         self.due = 0.0  # batches to learn from
-        self.rate = 1.0  # of lr; a quarter after each collapse
+        self.lr_factor = 1.0  # of lr; a quarter after each collapse
         self.learned = False
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
@@ -79,14 +78,11 @@ class Auto(GradientMethod, Stein):
         with torch.set_grad_enabled(learning):
             logits = model.settle(x)
         predicted = logits.detach()
-        if self.hedges(model):
+        if self.hedge:
             predicted = self.hedged(model, x, predicted)
-        elif self.hedge:
-            self.look(model, x, predicted)
-            gate.weight = 1.0  # no statistics that could do harm: nothing to mix
         if self.learned and gate.collapsed:
             del logits
-            return self.begin_again(model, x)
+            return self.restart(model, x)
         if learning:
             self.due -= 1
             self.learn(model, logits)
@@ -99,7 +95,7 @@ class Auto(GradientMethod, Stein):
         weight = (E0 - H.detach()).exp()  # more for the more certain
         part = min(1.0, len(logits) / 64)
         for group in self.opt.param_groups:
-            group["lr"] = self.lr * part * self.rate
+            group["lr"] = self.lr * part * self.lr_factor
         before = [parameter.detach().clone() for parameter in model.parameters()]
         self.update(weight * H, certain)
         self.learned = True
@@ -110,12 +106,12 @@ class Auto(GradientMethod, Stein):
                 size = scale.square().mean().sqrt()
                 parameter.copy_(old.lerp(parameter, size).lerp(first, self.pull * part))
 
-    def begin_again(self, model: Classifier, x: Tensor) -> Tensor:
+    def restart(self, model: Classifier, x: Tensor) -> Tensor:
         """From the source, at a quarter of the rate, with the batch that showed the collapse."""
-        rate, batches = self.rate / 4, self.batches
+        lr_factor, batches = self.lr_factor / 4, self.batches
         model.restore()
         self.start(model)
-        self.rate, self.batches = rate, batches
+        self.lr_factor, self.batches = lr_factor, batches
         with torch.no_grad():
             logits = model.settle(x)
-        return self.hedged(model, x, logits) if self.hedges(model) else logits
+        return self.hedged(model, x, logits)

@@ -64,19 +64,15 @@ class Stein(Method):
 
     def hedged(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
         """The mean of these predictions and the source model's, weighted by the gate."""
-        gate, source = self.gate, self.look(model, x, logits)
+        gate = self.gate
+        places = gate.places(len(x))
+        source = source_logits(model, x[places])
+        gate.add(logits[places], source, model.changed)
         if gate.open:
             return logits
         if len(source) < len(x):
             source = source_logits(model, x)
         return gate.blend(logits, source)
-
-    def look(self, model: Classifier, x: Tensor, logits: Tensor) -> Tensor:
-        """Compare with the source model; its logits of the images that it sees."""
-        places = self.gate.places(len(x))
-        source = source_logits(model, x[places])
-        self.gate.add(logits[places], source, model.changed)
-        return source
 
     def hedges(self, model: Classifier) -> bool:
         """Without statistics that could do harm there is nothing to hedge."""

@@ -26,7 +26,7 @@ class Gate:
     clock     images over which both are compared; fewer after a change of domain
     width     difference of mean entropies, in ln C, that moves the weight from 1/2 to 0.73
     sample    share of the images that the source model sees while the gate is open
-    most      entropy of the classes that the adapted model may lose, in ln C; known after
+    most_lost entropy of the classes that the adapted model may lose, in ln C; known after
               `enough` images
     """
 
@@ -35,15 +35,16 @@ class Gate:
     sample = 0.25
     few = 96.0
     long = 512.0
-    most = 0.4
+    most_lost = 0.4
     enough = 64.0
 
     PLAIN = ("images", "weight", "usual", "lost")
 
-    def __init__(self) -> None:
+    def __init__(self, mixes: bool = True) -> None:
+        self.mixes = mixes  # or both are compared and the adapted predictions stand
         self.row: Tensor | None = None  # [H_A, H_S, mean prediction of A, of S]
         self.images = 0.0  # behind it
-        self.weight = 0.5
+        self.weight = 0.5 if mixes else 1.0
         self.usual = 0.0  # gain of earlier domains
         self.lost = 0.0  # entropy of the classes that A does not see and S does, in ln C
 
@@ -58,7 +59,7 @@ class Gate:
     @property
     def collapsed(self) -> bool:
         """Whether the adapted model has lost classes that the source model sees."""
-        return self.images >= self.enough and self.lost > self.most
+        return self.images >= self.enough and self.lost > self.most_lost
 
     @property
     def source_share(self) -> float:
@@ -89,7 +90,8 @@ class Gate:
         gain = source_own - own - even * few * self.lost
         self.usual += (1 - math.exp(-n / self.long)) * (gain - self.usual)
         gain += self.few / (self.few + self.images) * (self.usual - gain)
-        self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))
+        if self.mixes:
+            self.weight = 1 / (1 + math.exp(-max(-50.0, min(50.0, gain / self.width))))
 
     def blend(self, adapted: Tensor, source: Tensor) -> Tensor:
         """Logits of the weighted mean of both predictions."""
