@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from stream_list import PLANS, Plan, kept_stream, open_plan
 
 from fretta.errors import FrettaError
@@ -122,12 +123,17 @@ def measure(case: Case, plan: Plan, wanted: Wanted, cache: Path) -> dict[str, An
             yield item
 
     adapter = case.adapter(wanted.method)
-    begin, correct, seconds = time.process_time(), 0, 0.0
+    begin, seconds = time.process_time(), 0.0
+    images = torch.zeros(len(case.data.classes))  # by class
+    correct = torch.zeros_like(images)
     for item, steps in stream_through({"": adapter}, items()):
-        correct += int((steps[""].logits.argmax(1) == item.y).sum())
+        right = steps[""].logits.argmax(1) == item.y
+        images += torch.bincount(item.y, minlength=len(images))
+        correct += torch.bincount(item.y[right], minlength=len(images))
         seconds += steps[""].seconds
     return {
-        "accuracy": correct / stream.samples,
+        "accuracy": float(correct.sum()) / stream.samples,
+        "accuracy_macro": float((correct / images)[images > 0].mean()),
         "images": stream.samples,
         "seconds": round(seconds, 3),
         "cpu_seconds": round(time.process_time() - begin - reading, 3),
@@ -148,6 +154,7 @@ def stored(run: Run) -> dict[str, Any] | None:
         return None
     return {
         "accuracy": found.overall["accuracy"],
+        "accuracy_macro": found.overall["accuracy_macro"],
         "images": found.overall["images"],
         "seconds": round(found.overall["seconds"], 3),
         "cpu_seconds": None,
