@@ -212,6 +212,25 @@ def test_a_layer_learns_in_units_of_its_scale() -> None:
     assert not torch.allclose(ours, unlearned, atol=100 * TIGHT)
 
 
+def test_frequent_classes_count_less() -> None:
+    """By hand: three images of class 0 and one of class 1, all predicted with certainty."""
+    method = Auto()
+    method.seen = None
+    logits = 50 * torch.eye(2, dtype=torch.float64)[[0, 0, 0, 1]]
+    certain = torch.ones(4, dtype=torch.bool)
+    weight = method.rarity(logits, certain)
+    assert float(weight.mean()) == pytest.approx(1)
+    assert float(weight[3] / weight[0]) == pytest.approx(math.sqrt((3 + 1) / (1 + 1)))
+    only = method.rarity(logits, torch.tensor([False, False, False, True]))
+    assert float(only[3]) == pytest.approx(1)  # of mean 1 over those that are learned from
+    kept = 1 + math.exp(-4 / 256)
+    assert method.seen.tolist() == pytest.approx([3 * kept, kept])
+    assert torch.isfinite(method.rarity(logits, ~certain)).all()
+    alike = Auto(balance=0)
+    alike.seen = None
+    assert alike.rarity(logits, certain).tolist() == pytest.approx([1] * 4)
+
+
 def test_learning_that_loses_classes_begins_again() -> None:
     """At a rate that is far too high predictions end in one class; a quarter of it does better."""
     auto, careless = on_digits("auto", lr=0.3), on_digits("auto", lr=0.3, hedge=False)

@@ -32,6 +32,7 @@ class Auto(GradientMethod, Stein):
     lr         learning rate, in units of the layer's scale: its root mean square in the source
     e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
     pull       share of the way back to the source's parameters, for every 64 images
+    balance    learn less from frequent classes: a class has the weight share^-balance; 0: all alike
     budget     share of the batches to learn from; 0: none, as 'stein'
     hedge      mix predictions with the source model's, by their certainty; begin again where
                learning loses classes
@@ -43,17 +44,19 @@ class Auto(GradientMethod, Stein):
     passes = "2F+1B"
     gradient = True
     lasting = (*Stein.lasting, "lr_factor")
-    loss = "mean over kept of exp(E0 - H_i) H_i; then θ is pulled to θ0"
+    loss = "mean over kept of w_i exp(E0 - H_i) H_i, w by predicted share; then θ is pulled to θ0"
 
     lr: float = 3e-3
     e_margin: float = 0.4
     pull: float = 0.05
+    balance: float = 0.5
     budget: float = 1.0
 
     def check(self) -> None:
         super().check()
         self.require(self.e_margin > 0, "e_margin", wanted="a number above 0")
         self.require(0 <= self.pull <= 1, "pull", wanted="a number in [0, 1]")
+        self.require(0 <= self.balance <= 1, "balance", wanted="a number in [0, 1]")
         self.require(0 <= self.budget <= 1, "budget", wanted="a number in [0, 1]")
 
     def configure(self, model: Classifier) -> None:
@@ -66,6 +69,7 @@ class Auto(GradientMethod, Stein):
         self.due = 0.0  # batches to learn from
         self.lr_factor = 1.0  # of lr; a quarter after each collapse
         self.learned = False
+        self.seen: Tensor | None = None  # images of each class of late, as predicted
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
         self.batches += 1
@@ -92,7 +96,7 @@ class Auto(GradientMethod, Stein):
         H = entropy(logits)
         E0 = self.e_margin * math.log(logits.shape[1])
         certain = H.detach() < E0
-        weight = (E0 - H.detach()).exp()  # more for the more certain
+        weight = (E0 - H.detach()).exp() * self.rarity(logits.detach(), certain)
         part = min(1.0, len(logits) / 64)
         for group in self.opt.param_groups:
             group["lr"] = self.lr * part * self.lr_factor
@@ -105,6 +109,17 @@ class Auto(GradientMethod, Stein):
                 scale = model.origin.get(f"{name.rpartition('.')[0]}.weight", first)
                 size = scale.square().mean().sqrt()
                 parameter.copy_(old.lerp(parameter, size).lerp(first, self.pull * part))
+
+    def rarity(self, logits: Tensor, certain: Tensor) -> Tensor:
+        """(N,): weights by the share of the predicted class over about 256 images, of mean 1."""
+        p = logits.softmax(1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        count = p.sum(0)
+        if self.seen is not None:
+            count = count + self.seen.to(count) * math.exp(-len(p) / 256)
+        self.seen = count
+        weight = (count + 1).pow(-self.balance)[p.argmax(1)]
+        mean = (weight * certain).sum() / certain.sum().clamp(min=1)
+        return weight / mean.clamp(min=torch.finfo(weight.dtype).tiny)
 
     def restart(self, model: Classifier, x: Tensor) -> Tensor:
         """From the source, at a quarter of the rate, with the batch that showed the collapse."""
