@@ -109,7 +109,7 @@ class MissingExtraError(FrettaError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed; "
-            f"it comes with the extra: pip install 'fretta[{extra}]'"
+            f"it comes with fretta's extra {extra!r}; in a clone: pip install '.[{extra}]'"
         )
         self._given = package, extra, purpose
 

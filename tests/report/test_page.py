@@ -324,5 +324,5 @@ def test_without_matplotlib_there_are_tables(
     store = fill(tmp_path / "store", three(), with_details=True)
     report = build(store)
     assert report.figures == []
-    assert "pip install 'fretta[report]'" in report.figures_note
+    assert "pip install '.[report]'" in report.figures_note
     assert "Figures are left out" in shown(report.page())

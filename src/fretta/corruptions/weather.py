@@ -156,7 +156,7 @@ def photographs() -> tuple[Pixels, ...]:
         warnings.warn(
             "frost uses procedural textures because the photographs of the benchmark are not "
             "installed; results will differ from published ones. "
-            "Get them: pip install 'fretta[frost]'",
+            "They come with fretta's extra 'frost'; in a clone: pip install '.[frost]'",
             FrettaWarning,
             stacklevel=2,
         )
