@@ -123,7 +123,10 @@ def best_or_second(evidence: Evidence) -> Claim:
             continue
         ranked = sorted(known, key=lambda m: -known[m])
         place = ranked.index("g-fret") + 1
-        yes.append(place <= 2)
+        tests = [compare(scores["g-fret"], scores[m]) for m in known if m != "g-fret"]
+        sure = [test.difference for test in tests if test is not None and test.distinct]
+        behind, ahead = (sum(sign * gap > 0 for gap in sure) for sign in (1, -1))
+        yes.append(True if behind >= len(tests) - 1 else False if ahead >= 2 else None)
         words.append(f"{titled(evidence, name)} {place} of {len(ranked)} (best: {ranked[0]})")
     return Claim(
         "G-FRET is best or second",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .committed import Evidence, by_seed, mean
-from .streams import MARGIN, WORSE, Scores
+from .streams import MARGIN, WORSE, Scores, costs_of
 from .tables import BENCHMARKS, markdown, percent, points
 
 MORE = {"CIFAR-10-C, correlated": ("cifar10c-shared-correlated", "")}
 
 
-def verdict_of(scores: Scores, method: str) -> str:
+def verdict_of(evidence: Evidence, scores: Scores, method: str) -> str:
     """Where it helped and where it hurt, in a few sentences."""
     pairs = {name: scores.pair(name, method, "source") for name in scores.streams}
     gaps = {name: pair[0] - pair[1] for name, pair in pairs.items() if pair is not None}
@@ -19,9 +19,10 @@ def verdict_of(scores: Scores, method: str) -> str:
     above = sum(gap > MARGIN for gap in gaps.values())
     worst = "; ".join(f"{scores.titles[name]} ({gaps[name]:+.1f})" for name in below[:3])
     text = f"On {len(below)} of {len(gaps)} measured streams it is more than half a point below"
-    text += f" the source model{f', most on {worst}' if below else ''}. On {above} it is above."
-    cost = scores.cost(method)
-    return text if cost is None else f"{text} It takes {cost:.1f} × the time of the source model."
+    text += f" the source model{f', most on {worst}' if below else ''}. On {above} it is more than"
+    text += " half a point above."
+    cost = costs_of(evidence).get(method)
+    return text if cost is None else f"{text} A step takes {cost:.1f} × the source model's."
 
 
 def streams_of(scores: Scores, method: str) -> str:
@@ -32,7 +33,7 @@ def streams_of(scores: Scores, method: str) -> str:
         if pair is None:
             continue
         gap = pair[0] - pair[1]
-        seeds = scores.runs[name, method].keys() & scores.runs[name, "source"].keys()
+        seeds = scores.common_seeds(name, method, "source")
         mark = f" {WORSE}" if gap < -MARGIN else ""
         cells = [scores.titles[name], f"{pair[0]:.1f}{mark}", f"{pair[1]:.1f}", f"{gap:+.1f}"]
         rows.append((gap, [*cells, str(len(seeds))]))

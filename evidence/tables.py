@@ -14,6 +14,7 @@ from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mea
 __all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "markdown", "percent", "points", "there", "titled"]
 
 NOT_RUN = "Not run yet."
+TAIL = "cifar10c-shared-lt"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -78,17 +79,40 @@ def pacs_table(evidence: Evidence) -> str:
 
 
 def tail_table(evidence: Evidence) -> str:
-    """Long-tailed streams: over images, and for the longest tail over classes too."""
-    suite, cases = "cifar10c-shared-lt", ("IF=1", "IF=10", "IF=100")
-    labels = evidence.labels(suite)
-    grid = [[evidence.accuracy(suite, la, c) for c in cases] for la in labels]
-    macro = [evidence.accuracy(suite, la, "IF=100", None, "accuracy_macro") for la in labels]
-    grid = [[*row, m] for row, m in zip(grid, macro, strict=True)]
+    """Long-tailed streams: over images, and where classes are uneven over classes too."""
+    suite, labels = TAIL, evidence.labels(TAIL)
+    columns = {
+        "IF=1": ("IF=1", "accuracy"),
+        "IF=10": ("IF=10", "accuracy"),
+        "IF=10 over classes": ("IF=10", "accuracy_macro"),
+        "IF=100": ("IF=100", "accuracy"),
+        "IF=100 over classes": ("IF=100", "accuracy_macro"),
+    }
+    grid = [
+        [evidence.accuracy(suite, label, case, None, measure) for case, measure in columns.values()]
+        for label in labels
+    ]
     rows = [
-        [label, *cells, _seeds(row[:-1])]
+        [label, *cells, _seeds(row)]
         for label, row, cells in zip(labels, grid, _marked(grid), strict=True)
     ]
-    return markdown(["method", *cases, "IF=100 over classes", "seeds"], rows)
+    return markdown(["method", *columns, "seeds"], rows)
+
+
+def rare_text(evidence: Evidence) -> str:
+    """Long-tailed streams: what the default gains over images and loses over classes."""
+    words = []
+    for case in ("IF=100", "IF=10"):
+        means = []
+        for measure, over in (("accuracy", "images"), ("accuracy_macro", "classes")):
+            found = {
+                m: evidence.accuracy(TAIL, m, case, None, measure)
+                for m in ("source", "bn", "stein", "auto")
+            }
+            shown = (f"`{m}` {100 * mean(s):.1f}" for m, s in found.items() if not s.empty)
+            means.append(f"over {over} {', '.join(shown)}")
+        words.append(f"{case}: {'; '.join(means)}")
+    return f"Long-tailed CIFAR-10-C, accuracy in percent. {'. '.join(words)}."
 
 
 def _seeds(row: Sequence[DataFrame]) -> str:

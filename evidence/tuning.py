@@ -10,6 +10,7 @@ from fretta.experiment.tune import Rule, score
 from fretta.methods import REGISTRY
 
 from .committed import METHODS, Evidence
+from .prose import paragraph
 from .tables import DASH, markdown
 
 TUNED = ("tent", "eta", "eata", "sar", "tsd", "tipi", "s-fret", "g-fret")
@@ -100,20 +101,41 @@ SCORES: dict[str, Callable[[float, float, float], float]] = {
 }
 
 
-def scores_table(evidence: Evidence) -> str:
-    """Points lost against the best rate when a score chooses it."""
-    columns = [(s, m) for s in ("digits-all", "cifar10c-shared") for m in TUNED]
-    rows = []
-    for name, scored in SCORES.items():
-        lost = []
-        for suite, method in columns:
+def _lost(evidence: Evidence, scored: Callable[[float, float, float], float]) -> dict[str, float]:
+    """Points lost against the best rate, by benchmark and method."""
+    lost = {}
+    for suite, title in (("digits-all", "digits"), ("cifar10c-shared", "CIFAR-10-C")):
+        for method in TUNED:
             trials = view(evidence, suite, method, Rule.ORACLE)
             values = {lr: _scored(r, scored) for lr, r in trials.items()}
             picked = max(values, key=lambda lr: values[lr])
-            lost.append(max(map(accuracy, trials.values())) - accuracy(trials[picked]))
-        rows.append([name, *(f"{x:.1f}" for x in lost), f"{max(lost):.1f}"])
-    titles = [f"{s.split('-')[0].replace('cifar10c', 'CIFAR-10-C')}: {m}" for s, m in columns]
-    return markdown(["score", *titles, "worst"], rows)
+            best_one = max(map(accuracy, trials.values()))
+            lost[f"{title}: {method}"] = best_one - accuracy(trials[picked])
+    return lost
+
+
+def scores_table(evidence: Evidence) -> str:
+    """Points lost against the best rate when a score chooses it."""
+    found = {name: _lost(evidence, scored) for name, scored in SCORES.items()}
+    rows = [
+        [name, *(f"{x:.1f}" for x in lost.values()), f"{max(lost.values()):.1f}"]
+        for name, lost in found.items()
+    ]
+    return markdown(["score", *next(iter(found.values())), "worst"], rows)
+
+
+def scores_text(evidence: Evidence) -> str:
+    """The largest loss of each score, the worst first."""
+    found = {name: _lost(evidence, scored) for name, scored in SCORES.items()}
+    worst = {name.strip("*"): max(lost, key=lambda k: lost[k]) for name, lost in found.items()}
+    values = {name.strip("*"): max(lost.values()) for name, lost in found.items()}
+    order = sorted(values, key=lambda name: -values[name])
+    words = (f"{name} {values[name]:.1f} ({worst[name]})" for name in order)
+    return paragraph(
+        f"Lost at worst: {'; '.join(words)}. A quantity that a method itself minimizes can be a bad"
+        " judge of it, so NRS is left out, and diversity, which none of these methods"
+        " maximizes, weighs most."
+    )
 
 
 def _scored(record: Record, scored: Callable[[float, float, float], float]) -> float:

@@ -1,6 +1,6 @@
 """`fretta.adapt` in a FastAPI app of your own, without Ray: one process, one stream.
 
-pip install 'fretta[data]' fastapi uvicorn python-multipart
+pip install -c constraints.txt '.[data]' fastapi uvicorn python-multipart     # in a clone of fretta
 uvicorn fastapi_app:app --port 8000          # one worker: the adapted model lives in its memory
 curl -F images=@a.png -F images=@b.png http://127.0.0.1:8000/predict
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fretta.experiment.records import Run
+from fretta.experiment.records import Run, digest
 from fretta.experiment.store import Store
 from fretta.experiment.suite import load_suite
 from fretta.methods import REGISTRY
@@ -27,7 +27,9 @@ SENTENCES = (
     "streams-caption",
     "weights-resnet18",
     "auto-network",
+    "rare-classes",
 )  # blocks of one line
+OPEN = ("tuned-resnet18", "parts-resnet18")  # blocks whose runs take hours
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_every_block_is_on_some_page_and_none_is_empty(build):
                 match[0].count("\n") > 2
                 or match[2] in SENTENCES
                 or match[2].endswith("provenance")
-                or (match[2].endswith("resnet18") and build.tables.NOT_RUN in match[0])
+                or (match[2] in OPEN and build.tables.NOT_RUN in match[0])
             ), match[2]
 
 
@@ -226,26 +228,29 @@ def test_the_defaults_are_what_the_search_chose(build, evidence):
 
 
 def test_results_were_made_with_these_defaults(evidence):
-    """A record of a default variant has the learning rate that the library has now."""
+    """A record names the defaults of its method, all of them: those that the library has now."""
     for record in evidence.records:
-        if record.tags["label"] == record.run["method"] and "lr" in record.settings:
-            method = REGISTRY[record.run["method"]]().resolved(10, quiet=True)
-            assert record.settings["lr"] == method.lr, (record.tags, record.settings["lr"])
+        values = REGISTRY[record.run["method"]].defaults(record.settings.get("variant"))
+        assert record.run["defaults"] == digest(values)[:12], record.tags
 
 
 def test_the_default_is_nowhere_below_the_source(evidence):
-    """On every network and stream of the suites, by half a point."""
-    found: dict[tuple[object, ...], dict[str, float]] = {}
+    """On every network and stream of the suites, by half a point over images, by one over classes.
+    A seed changes the order alone: the source model is the same for all of them."""
+    found: dict[tuple[str, str], dict[str, list[dict[str, float]]]] = {}
     for record in evidence.records:
-        place = tuple(record.tags[name] for name in ("suite", "case")), record.run["seed"]
-        found.setdefault(place, {})[record.tags["label"]] = record.overall["accuracy"]
+        place = record.tags["suite"], record.tags["case"]
+        found.setdefault(place, {}).setdefault(record.tags["label"], []).append(record.overall)
     both = {place: scores for place, scores in found.items() if {"auto", "source"} <= {*scores}}
-    assert len(both) >= 5
+    assert len(both) >= 8
     for place, scores in both.items():
-        assert scores["auto"] >= scores["source"] - 0.005, place
+        source = scores["source"][0]
+        for auto in scores["auto"]:
+            assert auto["accuracy"] >= source["accuracy"] - 0.005, place
+            assert auto["accuracy_macro"] >= source["accuracy_macro"] - 0.01, place
 
 
 def test_the_evidence_is_a_few_small_files():
     sizes = [p.stat().st_size for p in FOLDER.rglob("*") if p.is_file() and p.suffix != ".pyc"]
-    assert len(sizes) < 64
+    assert len(sizes) < 80
     assert sum(sizes) < 12_000_000

@@ -30,7 +30,8 @@ SHIM = "https://unpkg.com/iframe-worker/shim"  # what Material loads for search 
 NAME = re.compile(r"\[(?:docs/)?([\w-]+)\.md\]\(")  # a file name as the text of a link
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
-ROW = re.compile(r"^\| `[^|]+\|", re.M)  # the first cell of a row about methods
+CELL = re.compile(r"^\| ([^|\n]+) (?=\|)", re.M)  # the first of a row
+ABOUT_METHODS = [f"{page}.md" for page in ("index", "methods", "auto", "evidence", "comparison")]
 WORSE = re.compile(r"(\*{0,2}[\d.]+\*{0,2} ▼) \|")  # a cell that is worse than the source
 CARDS = """
 <div class="grid cards" markdown>
@@ -72,7 +73,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=(ROOT / path).read_text("utf-8")))
     path = "examples/quickstart.ipynb"
     written = {"quickstart.md": linked(notebook.page(ROOT / path), path, "quickstart.md")}
-    for uri, text in {**written, **methods.pages(ROOT), **api.pages()}.items():
+    for uri, text in {**written, **methods.pages(ROOT), **api.pages(ROOT)}.items():
         files.append(File.generated(config, uri, content=text))
     return files
 
@@ -85,19 +86,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     markdown = NAME.sub(r"[\1](", COMMENT.sub("\n", markdown))
     markdown = linked(markdown, origin or f"docs/{uri}", uri)
-    if uri in ("index.md", "methods.md"):
-        markdown = ROW.sub(to_methods, markdown)
+    if uri in ABOUT_METHODS:
+        markdown = CELL.sub(to_methods, markdown)
+    if uri == "records.md":  # another page has the title of this file
+        markdown = markdown.replace("# Evidence\n", "# The records\n", 1)
     return markdown.replace("\n## Install\n", CARDS, 1) if uri == "index.md" else markdown
 
 
 def to_methods(cell: re.Match[str]) -> str:
-    """Names of methods as links to their pages."""
-
-    def link(match: re.Match[str]) -> str:
-        known = match[1] in methods.names()
-        return f"[`{match[1]}`](methods/{match[1]}.md)" if known else match[0]
-
-    return re.sub("`([^`]+)`", link, cell[0])
+    """A cell of nothing but names of methods: links to their pages."""
+    named = {shown: shown.strip("`") for shown in cell[1].split(", ")}
+    if not set(named.values()) <= set(methods.names()):
+        return cell[0]
+    links = (f"[{shown}](methods/{name}.md)" for shown, name in named.items())
+    return f"| {', '.join(links)} "
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

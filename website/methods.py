@@ -46,9 +46,8 @@ def advice(root: Path) -> dict[str, str]:
 def _page(name: str, found: Description, when: str, evidence: Evidence, scores: Scores) -> str:
     title, *reference = found.paper.split("\n")
     does, *notes = found.what.split("\n")
-    cls = REGISTRY[name]
     parts = [f"# {name}", f"**{does}**", title, *reference]
-    parts += ["## When to use it", when, verdict_of(scores, name)]
+    parts += ["## When to use it", when, verdict_of(evidence, scores, name)]
     parts += [f'```python\nadapter = fretta.adapt(model, "{name}")\n```']
     parts += ["## What it does", "```text\n" + found.loss.replace("; ", ";\n") + "\n```", *notes]
     parts += [f"- **Needs:** {found.needs}\n- **Cost:** {found.cost}"]
@@ -56,9 +55,9 @@ def _page(name: str, found: Description, when: str, evidence: Evidence, scores: 
     if found.fields:
         parts += ["## Hyper-parameters", _fields(found)]
     for variant, how in found.variants.items():
-        parts += [f"## The variant `{variant}`", f"Against `{cls.variants[0]}`: {how}."]
-    parts += ["## A step in code", f"From `{_file(cls)}`:"]
-    parts += [f"```python\n{_step(cls)}\n```"]
+        parts += [f"## The variant `{variant}`", f"Against `{REGISTRY[name].variants[0]}`: {how}."]
+    file, code = _step(name)
+    parts += ["## A step in code", f"From `{file}`:", f"```python\n{code}\n```"]
     return "\n\n".join(ADDRESS.sub(r"<\g<0>>", part) for part in parts if part) + "\n"
 
 
@@ -83,10 +82,8 @@ def _fields(found: Description) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in r)} |" for r in rows)
 
 
-def _file(cls: type) -> str:
-    return f"src/{cls.__module__.replace('.', '/')}.py"
-
-
-def _step(cls: type) -> str:
-    """`step` where it is written, of the class or of one it comes from."""
-    return textwrap.dedent(inspect.getsource(cls.step)).rstrip()  # type: ignore[attr-defined]
+def _step(name: str) -> tuple[str, str]:
+    """(file, code) of `step`, of the class or of one it comes from."""
+    step = inspect.unwrap(REGISTRY[name].step)
+    file = f"src/{step.__module__.replace('.', '/')}.py"
+    return file, textwrap.dedent(inspect.getsource(step)).rstrip()

@@ -1,8 +1,13 @@
-"""docs/diagnose.md shows what the committed streams say."""
+"""docs/diagnose.md shows what the committed streams say, row by row."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,54 +16,88 @@ from pages import ROOT
 
 PAGE = (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")
 RECORDS = ROOT / "evidence" / "benchmarks"
+Stream = dict[str, Any]
 
 
-def streams(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((RECORDS / name).read_text())["streams"]
+def streams(name: str) -> list[Stream]:
+    found: list[Stream] = json.loads((RECORDS / f"{name}.json").read_text())["streams"]
     return found
 
 
-def points(value: float) -> str:
-    text = f"{value:+.1f}".replace("-", "−")
-    return "0.0" if text in ("+0.0", "−0.0") else text
+def rows(block: str) -> list[list[str]]:
+    """The cells of a table on the page, without its head."""
+    text = PAGE.partition(f"<!-- evidence: {block} -->\n")[2].partition("\n<!-- /evidence -->")[0]
+    return [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+
+
+@pytest.fixture(scope="module")
+def build() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT))
+    try:
+        yield importlib.import_module("evidence.build")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+@dataclass
+class Changed:
+    """The committed records, with one of the streams changed."""
+
+    change: Callable[[Stream], object] = bool
+    where: Callable[[Stream], bool] = bool
+
+    def benchmark(self, name: str) -> dict[str, list[Stream]]:
+        found = streams(name)
+        for stream in [s for s in found if self.where(s)][:1]:
+            self.change(stream)
+        return {"streams": found}
+
+
+def test_pacs_has_a_row_for_each_stream_and_no_other() -> None:
+    said = {"adapt": "adapt", "adapt-uneven": "adapt, uneven", "measure": "measure"}
+    expected = [
+        [
+            s["domain"]
+            + ", seen in training" * (s["domain"] != "art_painting")
+            + ", 80 % persons" * (s["share"] == 0.8),
+            f"{s['moved']:.2f}",
+            said[s["advice"][0]],
+            f"{s['source']:.1f}",
+            f"{s['bn']:.1f}",
+        ]
+        for s in streams("diagnose-pacs")
+    ]
+    assert [row[:5] for row in rows("diagnose-pacs")] == expected
+
+
+def test_every_stream_is_counted_once() -> None:
+    table = rows("diagnose-recommended")
+    counts = [sum(int(row[column]) for row in table) for column in (1, 3)]
+    data = [s["data"] for s in streams("diagnose")]
+    assert counts == [data.count("cifar10"), data.count("digits")]
 
 
 @pytest.mark.parametrize(
-    ("row", "kind", "uneven"),
+    ("block", "where", "change"),
     [
-        ("equal shares: do not adapt", "do-not-adapt", False),
-        ("equal shares: measure", "measure", False),
-        ("equal shares: adapt", "adapt", False),
-        ("one class at 30 to 80 %: do not adapt, uneven", "do-not-adapt", True),
-        ("one class at 30 to 80 %: measure, uneven", "measure-uneven", True),
-        ("one class at 30 to 80 %: adapt, uneven", "adapt-uneven", True),
+        ("diagnose-pacs", {}, {"moved": 0.99}),
+        ("diagnose-pacs", {}, {"advice": ["measure"]}),
+        ("diagnose-pacs", {}, {"source": 99.0}),
+        ("diagnose-pacs", {}, {"domain": "photo"}),
+        ("diagnose-recommended", {"share": 0.0}, {"bn": 0.0}),
+        ("diagnose-recommended", {"share": 0.8}, {"advice": ["measure-uneven"]}),
+        ("diagnose-uneven", {"share": 0.8}, {"advice": ["adapt"]}),
+        ("diagnose-uneven", {"share": 0.0}, {"advice": ["adapt-uneven", "uneven"]}),
+        ("diagnose-limits", {"domain": "brightness"}, {"bn": 0.0}),
+        ("diagnose-limits", {"domain": "cartoon", "share": 0.0}, {"moved": 0.01}),
+        ("diagnose-layers", {"data": "digits", "domain": "clean", "share": 0.8}, {"late": 0.01}),
+        ("diagnose-layers", {"domain": "clean", "class": 8, "share": 0.8}, {"early": 0.99}),
     ],
 )
-def test_what_was_recommended_and_what_it_would_have_gained(
-    row: str, kind: str, uneven: bool
+def test_a_changed_stream_changes_the_page(
+    build: ModuleType, block: str, where: Stream, change: Stream
 ) -> None:
-    cells = [row]
-    for data in ("cifar10", "digits"):
-        gains = [
-            s["bn"] - s["source"]
-            for s in streams("diagnose.json")
-            if (s["data"], s["advice"][0], bool(s["share"])) == (data, kind, uneven)
-        ]
-        low, high, mean = map(points, (min(gains), max(gains), sum(gains) / len(gains)))
-        cells += [str(len(gains)), f"{mean} ({low}, {high})"]
-    assert f"| {' | '.join(cells)} |" in PAGE
-
-
-def test_uneven_classes_that_were_missed() -> None:
-    said = [(s["share"], "uneven" in s["advice"]) for s in streams("diagnose.json")]
-    frequent = [uneven for share, uneven in said if share]
-    assert (len(frequent), frequent.count(False)) == (72, 3)
-    assert all(uneven for share, uneven in said if share >= 0.5)
-    equal = [uneven for share, uneven in said if not share]
-    assert (len(equal), equal.count(True)) == (52, 1)
-
-
-def test_pacs() -> None:
-    for s in streams("diagnose-pacs.json"):
-        cells = f" | {s['source']:.1f} | {s['bn']:.1f} | "
-        assert cells in PAGE
+    made = build.BLOCKS[block]
+    assert made(Changed()) in PAGE
+    other = Changed(lambda s: s.update(change), lambda s: where.items() <= s.items())
+    assert made(other) not in PAGE
