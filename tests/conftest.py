@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -50,6 +53,17 @@ def _no_data_root(
     read_batches.cache_clear()
     yield
     read_batches.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def build() -> Iterator[ModuleType]:
+    """evidence/build.py, which fills the pages from the records."""
+    root = str(Path(__file__).parent.parent)
+    sys.path.insert(0, root)
+    try:
+        yield importlib.import_module("evidence.build")
+    finally:
+        sys.path.remove(root)
 
 
 @pytest.fixture(scope="module")

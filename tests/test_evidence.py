@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,15 +29,6 @@ SENTENCES = (
     "rare-classes",
 )  # blocks of one line
 OPEN = ("tuned-resnet18", "parts-resnet18")  # blocks whose runs take hours
-
-
-@pytest.fixture(scope="module")
-def build():
-    sys.path.insert(0, str(ROOT))
-    try:
-        yield importlib.import_module("evidence.build")
-    finally:
-        sys.path.remove(str(ROOT))
 
 
 @pytest.fixture(scope="module")

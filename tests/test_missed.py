@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
-
-import pytest
 
 from pages import ROOT
 
 Content = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def build() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT))
-    try:
-        yield importlib.import_module("evidence.build")
-    finally:
-        sys.path.remove(str(ROOT))
 
 
 class Records:

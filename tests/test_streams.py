@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def tables() -> Any:
-    sys.path.insert(0, str(ROOT))
-    try:
-        yield importlib.import_module("evidence.streams")
-    finally:
-        sys.path.remove(str(ROOT))
+def tables(build: Any) -> Any:
+    return build.streams
 
 
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")

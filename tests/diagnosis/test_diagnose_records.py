@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -28,15 +26,6 @@ def rows(block: str) -> list[list[str]]:
     """The cells of a table on the page, without its head."""
     text = PAGE.partition(f"<!-- evidence: {block} -->\n")[2].partition("\n<!-- /evidence -->")[0]
     return [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
-
-
-@pytest.fixture(scope="module")
-def build() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT))
-    try:
-        yield importlib.import_module("evidence.build")
-    finally:
-        sys.path.remove(str(ROOT))
 
 
 @dataclass
