@@ -182,8 +182,7 @@ def caption(scores: Scores) -> str:
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
         f" {seeds}, every method with its default. Bold is the best, {WORSE} more than half a point"
         f" below the source model{few}. {len(KINDS['uneven classes'])} of the streams have uneven"
-        " classes and weigh most in the mean. Cost is the time of a step in steps of the source"
-        " model, in one process, on batches of 64."
+        " classes. Cost: a step in steps of the source model, batches of 64, in one process."
     )
 
 
@@ -231,8 +230,8 @@ def which_text(scores: Scores, costs: Costs) -> str:
         f" {mine['large batches']:.1f}, `stein` {other['large batches']:.1f}."
         f" On single images, on uneven or sorted classes, or where nothing shifted, most fall below"
         f" the source model, by up to {-loss:.0f} points on one stream (`{loser}`,"
-        f" {scores.titles[stream]}); of those measured on most kinds {safe} within half a point of"
-        f" it on all of them, and the best over the {len(scores.shared)} streams that all have,"
+        f" {scores.titles[stream]}); {safe} within half a point of it on"
+        f" all kinds, and the best over the {len(scores.shared)} streams that all have,"
         f" `{best}`, has {overall[best]:.1f} where the source model has"
         f" {overall['source']:.1f} and `auto` {overall['auto']:.1f}."
         f" Then ask `fretta compare` on your own images."

@@ -140,7 +140,7 @@ def test_kinds_of_streams_and_which_method_to_use(tables: Any) -> None:
     words = tables.which_text(tables.Scores(made), costs)
     assert "takes 2.0 times as long as the source model where `auto` takes 3.0." in words
     assert "by up to 10 points on one stream (`bn`" in words
-    assert "only `tent`, `sar` stay within half a point of it on all of them, and" in words
+    assert "only `tent`, `sar` stay within half a point of it on all kinds, and" in words
     assert "`sar`, has 90.0 where the source model has 50.0 and `auto` 80.0." in words
 
 
