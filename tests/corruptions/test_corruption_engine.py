@@ -104,7 +104,7 @@ def no_photographs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("no_photographs")
 def test_frost_without_photographs_warns_once() -> None:
     images = make_pictures(6, 32, 32)
-    with pytest.warns(FrettaWarning, match=r"fretta\[frost\]") as caught:
+    with pytest.warns(FrettaWarning, match=r"extra 'frost'") as caught:
         first = corrupt(images, "frost", 5)
     assert len(caught) == 1
     with warnings.catch_warnings():
@@ -137,5 +137,5 @@ def test_a_missing_package_is_named(
         monkeypatch.setitem(sys.modules, module, None)
     blur.zoom_operator.cache_clear()
     blur.zooms.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"fretta\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"extra 'data'"):
         corrupt(make_pictures(1, 8, 8), name)

@@ -52,5 +52,5 @@ def test_the_test_split_is_shifted_and_the_others_are_clean() -> None:
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     digits.load.cache_clear()
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(MissingExtraError, match=r"scikit-learn.*fretta\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"scikit-learn.*extra 'data'"):
         open_dataset("digits")

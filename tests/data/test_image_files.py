@@ -72,7 +72,7 @@ def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(DataError, match="decompression bomb"):
         decode(str(tmp_path / "whole.png"), Decoding(32))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(MissingExtraError, match=r"'pillow'.*fretta\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"'pillow'.*extra 'data'"):
         decode(str(tmp_path / "whole.png"), Decoding(8))
 
 

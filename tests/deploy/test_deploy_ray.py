@@ -52,7 +52,7 @@ def test_what_cannot_begin(options: Make, tmp_path: Path, monkeypatch: pytest.Mo
     assert "--data is given 2 times" in result.stderr
     assert "--ray" in result.stderr
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"fretta\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"extra 'ray'"):
         adapt_on_ray(options(), [options().data])
     (tmp_path / "out" / "images").mkdir(parents=True)
     (tmp_path / "out" / "images" / "mine.txt").touch()

@@ -197,7 +197,7 @@ def test_without_the_package_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"fretta\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"extra 'ray'"):
         run_jobs(small_jobs("source"), Store(tmp_path), ray="local")
 
 

@@ -50,7 +50,7 @@ def test_packages_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "files", absent)
-    with pytest.raises(MissingExtraError, match=r"fretta\[imagenet\]"):
+    with pytest.raises(MissingExtraError, match=r"extra 'imagenet'"):
         fretta.models.load(SPEC, weights=NAME)
 
 

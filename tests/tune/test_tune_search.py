@@ -198,7 +198,7 @@ def test_optuna_with_failures_and_text(
     with pytest.raises(ConfigError, match="optuna_trials=0"):
         tune(suite, "tent", store, rule="oracle", optuna_trials=0)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"fretta\[tune\]"):
+    with pytest.raises(MissingExtraError, match=r"extra 'tune'"):
         tune(suite, "tent", store, rule="oracle", optuna_trials=2)
 
 
