@@ -29,6 +29,8 @@ case $what in guard | all)
     python "$here/guard.py" --seeds 10 --collapsing --out "$out/guard.json"
     python "$here/guard.py" --seeds 10 --first-seed 10 --methods tent,g-fret --collapsing --out "$out/guard-fresh.json"
     python "$here/guard.py" --healthy --cifar-images 256 --out "$out/guard-healthy.json"
+    env -u FRETTA_DATA python "$here/guard.py" --healthy --methods tent,eata,g-fret,auto \
+        --out "$out/guard-healthy-digits.json"
     python "$here/guard.py" --decay tsd --cifar-images 1000 --out "$out/guard-decay-tsd.json"
     python "$here/guard.py" --decay tsd --cifar-images 512 --first-seed 7 --out "$out/guard-decay-tsd-fresh.json"
     python "$here/guard.py" --decay tent --cifar-images 10000 --out "$out/guard-decay-tent.json"
@@ -43,6 +45,8 @@ case $what in estimate | all)
 esac
 case $what in streams | all)
     python "$here/streams.py" --jobs "${JOBS:-2}" --records "$out/streams.jsonl"
+    python "$here/costs.py" --out "$out/costs.json"
+    python "$here/auto_parts.py" --out "$out/auto-parts.json"
     ;;
 esac
 case $what in serve | all)
