@@ -29,8 +29,7 @@ faults()
 returned = faults()
 if not keep_memory():
     sys.exit("no mallopt here")
-faults()
-print(returned, faults())
+print(returned, min(faults() for _ in range(5)))  # the heap grows for a few rounds
 """
 
 
