@@ -26,8 +26,8 @@ case $what in speed | all)
     ;;
 esac
 case $what in guard | all)
-    python "$here/guard.py" --seeds 10 --collapsing --out "$out/guard.json"
-    python "$here/guard.py" --seeds 10 --first-seed 10 --methods tent,g-fret --collapsing --out "$out/guard-fresh.json"
+    python "$here/guard.py" --seeds 3 --collapsing --methods tent --out "$out/guard.json"
+    python "$here/guard.py" --seeds 3 --first-seed 20 --collapsing --methods tent --out "$out/guard-fresh.json"
     python "$here/guard.py" --healthy --cifar-images 256 --out "$out/guard-healthy.json"
     env -u FRETTA_DATA python "$here/guard.py" --healthy --methods tent,eata,g-fret,auto \
         --out "$out/guard-healthy-digits.json"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
+from fretta.data import Preprocessing, make_stream, open_dataset
 from fretta.errors import ConfigError, FrettaWarning, InputError, ModelError, StateError
 from fretta.export import to_onnx, to_program
 from fretta.methods import REGISTRY
@@ -139,6 +140,27 @@ def test_a_mix_of_two_models_is_not_exported_in_silence(key: str) -> None:
     assert alike(a.export()(x).log_softmax(1), a.predict(x))
     vit = adapted("vit-like", "auto", torch.float64)  # no batch norm: nothing is mixed
     assert alike(vit.export()(x), vit.predict(x))
+
+
+@pytest.mark.parametrize("key", ["auto", "stein"])
+def test_images_decide_whether_the_source_model_is_exported(key: str) -> None:
+    """What was learned from the last batch no later one has judged."""
+    net, card = load_source("digits")
+    preprocessing = Preprocessing.from_json(card.preprocessing)
+    clean = make_stream(open_dataset("digits", corruption=None), "continual", batch_size=64)
+    x, *images = (preprocessing.apply(batch.x).double() for batch in clean)
+    a = fretta.adapt(net.double(), key)
+    a(x)
+    gate = vars(a.method)["gate"]
+    gate.weight = 0.999
+    statistics = a.model.statistics
+    assert statistics is not None
+    mean, var = statistics.used
+    statistics.commit(statistics.memory, (mean, 16 * var))
+    assert alike(a.export()(x), a.predict(x))
+    assert not alike(a.predict(x), a.source_logits(x))
+    assert alike(a.export(statistics=images)(x), a.source_logits(x))
+    assert gate.weight == 0.999  # nothing is remembered
 
 
 @tracing

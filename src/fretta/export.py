@@ -107,7 +107,10 @@ def export_plain(
             f"export: statistics={images!r} is unknown; give 'batch', an iterable of image"
             " batches, or None"
         )
-    mixed = 0.0 if source else method.source_share
+    if images is not None:
+        images = source_batches(images, model)
+    mixed = method.source_share if images is None else method.source_share_on(model, images)
+    mixed = 0.0 if source else mixed
     source = source or mixed > 0.5
     share = 1.0 if source else method.batch_share
     if not source and method.output not in (None, "none"):
@@ -137,7 +140,7 @@ def export_plain(
         model,
         source=source,
         alpha=share,
-        images=None if images is None else source_batches(images, model),
+        images=images,
         forward=lambda x: method.forward(model, x),
     )
 

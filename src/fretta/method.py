@@ -173,6 +173,10 @@ class Method:
         """Weight of the source model in the predictions, in [0, 1]."""
         return 0.0
 
+    def source_share_on(self, model: Classifier, images: Iterable[Tensor]) -> float:
+        """The same for these images, in the present state."""
+        return self.source_share
+
     # ---- fields as plain data -------------------------------------------------------------------
 
     @classmethod

@@ -10,6 +10,8 @@ work is in docs/auto.md, with measurements.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -85,6 +87,17 @@ class Stein(Method):
     @property
     def source_share(self) -> float:
         return self.gate.source_share if self.hedge else 0.0
+
+    @torch.no_grad()
+    def source_share_on(self, model: Classifier, images: Iterable[Tensor]) -> float:
+        """What was learned from the last batch no later one has shown to be right: these do."""
+        if not self.hedges(model):
+            return 0.0
+        gate = Gate()
+        gate.clock = math.inf
+        for x in images:
+            gate.add(model(x), source_logits(model, x))
+        return gate.source_share
 
     def forward(self, model: Classifier, x: Tensor) -> Tensor:
         gate = self.gate

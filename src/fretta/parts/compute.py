@@ -75,9 +75,9 @@ def choose_layout(net: nn.Module, wanted: str, free: bool) -> str | None:
     saved by `torch.save`); None leaves both as they come.
 
     `auto` is a rule and not a measurement, so that a stream can be resumed bit for bit anywhere:
-    on CPUs channels-last steps took 0.76-0.96 of the time of contiguous ones for every
-    convolutional network tried (docs/performance.md). Group norm is left alone (its backward is
-    slow or crashes there). So is whatever the caller does not leave `free`.
+    on CPUs channels-last steps took less time than contiguous ones, or hardly more, for the
+    convolutional networks tried (docs/performance.md has the ratios). Group norm is left alone
+    (its backward is slow or crashes there). So is whatever the caller does not leave `free`.
     """
     if wanted == "channels_last":
         return wanted
