@@ -97,3 +97,19 @@ def test_initialize_leaves_out_the_head() -> None:
     assert torch.equal(same.state_dict()["2.weight"], source.state_dict()["2.weight"])
     with pytest.raises(WeightsError, match="besides a head"):
         initialize(net(width=7), net().state_dict(), "test")
+
+
+def test_the_head_has_the_size_of_the_weights(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm")
+    file = tmp_path / "mine.pt"
+    mine = timm.create_model("test_resnet", num_classes=5).state_dict()
+    torch.save(mine, file)
+    model = fretta.models.load("timm:test_resnet", weights=file)
+    assert model.get_submodule("fc").out_features == 5
+    assert all(torch.equal(own, mine[name]) for name, own in model.state_dict().items())
+    with pytest.raises(WeightsError, match="Is num_classes right"):
+        fretta.models.load("timm:test_resnet", weights=file, num_classes=7)
+    stem = next(iter(mine))
+    torch.save({**mine, stem: mine[stem][:2]}, file)  # not the head alone
+    with pytest.raises(WeightsError, match=stem):
+        fretta.models.load("timm:test_resnet", weights=file)

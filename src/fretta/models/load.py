@@ -18,7 +18,7 @@ from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
 from .cards import Card, card_path, find_card
 from .cifar import small_network
 from .imagenet import PACKAGED, check_packaged, load_packaged
-from .weights import load_weights
+from .weights import head_size, load_state, load_weights, own_names, read_weights
 
 FORMS = (
     "cifar:NAME, digits:resnet8, timm:NAME, torchvision:NAME, hf:FOLDER or package.module:factory"
@@ -136,8 +136,8 @@ def load(
                   config.json, or "package.module:factory", a callable that returns a module
     weights       a .safetensors file, a torch file that holds only tensors, or the name of weights
                   that an installed package has: "efficientnet-lite0" (extra `imagenet`)
-    num_classes   size of the head; if None, what the card beside the weights says, else the
-                  library's own default
+    num_classes   size of the head; if None, what the card beside the weights says, for timm and
+                  torchvision the size in the weights, else the library's own default
     pretrained    let timm or torchvision fetch their own weights (needs a network)
 
     A card beside the weights is checked against them and attached as `model.fretta_card`.
@@ -160,7 +160,11 @@ def load(
     if packaged:
         card = load_packaged(str(weights), model)
     elif weights is not None:
-        load_weights(model, weights)
+        state = own_names(read_weights(weights))
+        if num_classes is None and spec.partition(":")[0] in ("timm", "torchvision"):
+            found = head_size(model, state)
+            model = model if found is None else build(spec, found).eval()
+        load_state(model, state, repr(str(weights)))
     if card is not None:
         model.fretta_card = card
     loaded: nn.Module = model

@@ -72,10 +72,10 @@ def _state_dict(content: Any, file: Path) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Load a weights file into a model; every name and shape must fit."""
-    load_state(model, _own_names(read_weights(path)), repr(str(path)))
+    load_state(model, own_names(read_weights(path)), repr(str(path)))
 
 
-def _own_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def own_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     if all(name.startswith("module.") for name in state):  # saved from DataParallel
         return {name.removeprefix("module."): tensor for name, tensor in state.items()}
     return state
@@ -107,12 +107,9 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None
 def initialize(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list[str]:
     """Load everything but a head of another size; returns the names that keep fresh values."""
     own = model.state_dict()
-    state = _own_names(dict(state))
+    state = own_names(dict(state))
     fresh = _other_shapes(own, state)
-    # A head is one linear layer: a weight and perhaps a bias of one module, differing in classes.
-    modules = {name.rpartition(".")[0] for name in fresh}
-    same_width = all(own[n].shape[1:] == state[n].shape[1:] for n in fresh)
-    if len(modules) > 1 or not same_width:
+    if not _is_head(fresh, own, state):
         raise WeightsError(
             f"{what} cannot initialize {type(model).__name__}: besides a head of another size, "
             f"these tensors have other shapes: {fresh[:4]}"
@@ -120,6 +117,22 @@ def initialize(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list
     kept = {name: own[name] for name in fresh}
     load_state(model, {**state, **kept}, what)
     return fresh
+
+
+def head_size(model: nn.Module, state: Mapping[str, Tensor]) -> int | None:
+    """The classes of the head in these tensors, where nothing but the head does not fit."""
+    own = model.state_dict()
+    head = _other_shapes(own, state)
+    if not head or own.keys() != state.keys() or not _is_head(head, own, state):
+        return None
+    return len(state[head[0]])
+
+
+def _is_head(names: list[str], own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> bool:
+    """One linear layer: a weight and perhaps a bias of one module, differing in classes."""
+    modules = {name.rpartition(".")[0] for name in names}
+    shapes = [(own[name].shape, state[name].shape) for name in names]
+    return len(modules) <= 1 and all(a and b and a[1:] == b[1:] for a, b in shapes)
 
 
 def _other_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> list[str]:
