@@ -265,8 +265,8 @@ class Adapter(nn.Module):
 
         With precision= the module computes in the model's own; call it under torch.autocast to
         get the same numbers. While the guard lets the source model predict, that is exported.
-        A method that mixes two models (stein, auto) exports the one with the greater weight, and
-        warns where the other one counts a quarter or more.
+        A method that mixes two models (stein, auto) exports the one with the greater weight (on
+        these images, where some are given), and warns where the other counts a quarter or more.
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")

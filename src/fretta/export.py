@@ -111,6 +111,11 @@ def export_plain(
         images = source_batches(images, model)
     mixed = method.source_share if images is None else method.source_share_on(model, images)
     mixed = 0.0 if source else mixed
+    if mixed > 0.5 >= method.source_share:
+        warn(
+            f"on these images {method.key} trusts the source model more than what it learned last:"
+            " what is exported is the source model"
+        )
     source = source or mixed > 0.5
     share = 1.0 if source else method.batch_share
     if not source and method.output not in (None, "none"):

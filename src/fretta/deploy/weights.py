@@ -55,6 +55,8 @@ def write_weights(
     # clones: tensors that share memory are refused by the format, and loading needs both names
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
     write_file(setup.options.out / WEIGHTS, save(tensors, {"format": "pt"}))
+    if adapter.model.statistics is not None:
+        used = 0  # the statistics are the adapter's own
     return _check(module, used, setup, counts, progress)
 
 
