@@ -108,14 +108,28 @@ def test_statistics_are_those_of_all_images() -> None:
         assert alike(mixed.export(statistics=[images[1]])(images[1]), mixed.predict(images[1]))
 
 
+@pytest.mark.parametrize("key", ["bn", "tent", "auto", "stein"])
+def test_a_fixed_share_of_the_batch_is_measured(key: str) -> None:
+    a = adapted("resnet-like", key, torch.float64, statistics=0.5)
+    with pytest.raises(ConfigError, match=r"mixes the statistics"):
+        a.export()
+    x = batches(6, seed=1)[0].double()
+    with torch.no_grad():
+        assert alike(a.export(statistics=[x])(x), a.predict(x))
+        assert not alike(a.predict(x), a.source_logits(x))
+        none = adapted("resnet-like", key, torch.float64, statistics=0.0)
+        assert alike(none.export()(x), none.predict(x))
+
+
 def test_refusals() -> None:
     with pytest.raises(StateError, match="has not seen a batch"):
         fretta.adapt(build("resnet-like"), "tent").export()
     a = adapted("resnet-like", "tent")
     with pytest.raises(ConfigError, match="statistics='running'"):
         a.export("running")
-    with pytest.raises(InputError, match="no images"):
-        a.export([])
+    for adapter in (a, adapted("resnet-like", "auto"), adapted("resnet-like", "stein")):
+        with pytest.raises(InputError, match="no images"):
+            adapter.export([])
     module = a.export()
     with pytest.raises(InputError, match="at least two"):
         to_program(module, batches(1)[0])

@@ -329,3 +329,14 @@ def test_other_statistics_with_a_method_that_learns(statistics: str | float) -> 
     assert not torch.equal(plain.model.adapted["bn1.weight"], plain.model.origin["bn1.weight"])
     kinds = {b.dtype for b in narrow.model.net.buffers() if b.is_floating_point()}
     assert kinds == {torch.float32}
+
+
+@pytest.mark.parametrize("guard", [None, "rollback"])
+def test_a_network_with_one_batch_norm_has_a_state(guard: str | None) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.Flatten(), nn.LazyLinear(4))
+    net(batches(2)[0])
+    adapter, again = (fretta.adapt(net.eval(), "auto", guard=guard) for _ in range(2))
+    adapter(batches(64)[0])
+    again.load_state_dict(adapter.state_dict())
+    x = batches(8, seed=1)[0]
+    assert torch.equal(adapter.predict(x), again.predict(x))

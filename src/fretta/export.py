@@ -108,7 +108,7 @@ def export_plain(
             " batches, or None"
         )
     if images is not None:
-        images = source_batches(images, model)
+        images = _some(source_batches(images, model))
     mixed = method.source_share if images is None else method.source_share_on(model, images)
     mixed = 0.0 if source else mixed
     if mixed > 0.5 >= method.source_share:
@@ -128,7 +128,10 @@ def export_plain(
             f"{method.key} predicts by more than a forward of the model, which a plain"
             " module cannot do"
         )
-    if share < 1 and images is None and model.batch_norms:
+    if not source and model.share is not None:
+        share = model.share  # the method has another, statistics= a number
+    mixes = share < 1 if source or model.share is None else share > 0
+    if mixes and images is None and model.batch_norms:
         raise ConfigError(
             f"{method.key} mixes the statistics of every batch with the source's, which a"
             " plain module cannot do; give statistics=, an iterable of image batches"
@@ -150,6 +153,17 @@ def export_plain(
     )
 
 
+def _some(images: Iterable[Tensor]) -> Iterator[Tensor]:
+    seen = False
+    for x in images:
+        seen = True
+        yield x
+    if not seen:
+        raise InputError(
+            "export: statistics= gave no images; give an iterable of (N, C, H, W) batches"
+        )
+
+
 def plain_copy(
     model: Classifier,
     *,
@@ -166,7 +180,11 @@ def plain_copy(
     images    give batch norms that use batch statistics running ones, measured on these images
               by `forward`; their mean and variance, mixed (1 - alpha) : alpha with the source's
     """
-    tested = [name for name, layer in batch_norms(model.net).items() if layer.training]
+    tested = [
+        name
+        for name, layer in batch_norms(model.net).items()
+        if layer.training or (model.share and layer.running_mean is not None)
+    ]
     measured = None
     if images is not None and tested and not source:
         measured = _statistics(model, tested, images, forward)
@@ -237,17 +255,13 @@ def _statistics(
         joint = old_var + share * (var - old_var) + share * (1 - share) * apart.square()
         sums[name] = [total + n, old_mean + share * apart, joint]
 
-    seen = 0
     layers = {name: model.net.get_submodule(name) for name in names}
     with before_forward(layers, lambda name, _, inputs: record(name, inputs[0])):
         for x in images:
             forward(x)
-            seen += len(x)
     missing = [name for name in names if name not in sums]
-    if not seen or missing:
+    if missing:
         raise InputError(
-            "export: statistics= gave no images; give an iterable of (N, C, H, W) batches"
-            if not seen
-            else f"export: {missing[0]!r} was not used by these images; leave statistics= out"
+            f"export: {missing[0]!r} was not used by these images; leave statistics= out"
         )
     return {name: (mean, var) for name, (_, mean, var) in sums.items()}

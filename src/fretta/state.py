@@ -100,7 +100,9 @@ def _feed(update: Callable[[bytes], object], value: Any) -> None:
 def _bits(tensor: Tensor) -> bytes:
     """All of a small tensor; of a large one the sum of its words, which is exact in any order."""
     if tensor.numel() <= LARGE or tensor.element_size() not in WORDS or tensor.is_complex():
-        return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        # a single value may have any stride, which contiguous() leaves as it is
+        copy = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return copy.reshape(-1).view(torch.uint8).numpy().tobytes()
     return str(int(tensor.view(WORDS[tensor.element_size()]).sum())).encode()
 
 
