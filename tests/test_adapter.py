@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import fretta
-from fretta.errors import InputError, ModelError, StateError
+from fretta.errors import FrettaWarning, InputError, ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
@@ -77,9 +77,15 @@ def test_a_module_among_modules() -> None:
         outer.train(mode)
         assert adapter.training is mode
         assert torch.equal(outer(x), plain(x).softmax(1))
-    state = outer.state_dict()
+    with pytest.warns(FrettaWarning, match="save adapter.state_dict"):
+        state = outer.state_dict()
     assert set(state) == {f"0.net.{name}" for name in build("resnet-like").state_dict()}
     outer.load_state_dict(state)
+
+
+def test_an_adapter_is_no_model() -> None:
+    with pytest.raises(ModelError, match="adapter already"):
+        fretta.adapt(fretta.adapt(build("resnet-like"), "tent"), "auto")
 
 
 def test_inplace_adapts_the_given_model_without_a_copy() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fretta.cli import app
 from fretta.data import open_dataset
 from fretta.deploy.label_me import Predicted, ask
-from fretta.errors import ConfigError, FrettaError, StoreError
+from fretta.errors import ConfigError, FrettaError, FrettaWarning, StoreError
 from fretta.estimate.answers import FEWEST, MOST, questions, verdict_of, wanted
 
 
@@ -144,6 +144,16 @@ def test_compare_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_p
     rows = filled(file, truth)
     said = run(*line, "--answers", str(file))
     assert "Adapting hurts (from " in said
+    assert f"From {len(rows):,} answers, in points" in said
+    with pytest.warns(FrettaWarning, match="it is label-me-1.csv now"):
+        run(*line)  # asks anew: the answers are kept
+    kept = tmp_path / "label-me-1.csv"
+    labels, unknown = (
+        [row["label"] for row in csv.DictReader(f.read_text().splitlines())] for f in (kept, file)
+    )
+    assert labels == [row[1] for row in rows]
+    assert not any(unknown)
+    said = run(*line, "--answers", str(kept))
     content = json.loads((tmp_path / "compare.json").read_text())
     for method in content["methods"]:
         if method["method"] != "source":

@@ -130,6 +130,9 @@ def test_refusals() -> None:
     for adapter in (a, adapted("resnet-like", "auto"), adapted("resnet-like", "stein")):
         with pytest.raises(InputError, match="no images"):
             adapter.export([])
+    for wrong in (batches(6)[0], 512):
+        with pytest.raises(InputError, match="no iterable of batches"):
+            a.export(wrong)  # type: ignore[arg-type]
     module = a.export()
     with pytest.raises(InputError, match="at least two"):
         to_program(module, batches(1)[0])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from .errors import FrettaError, StateError
+from .errors import FrettaError, ModelError, StateError, warn
 from .export import export_plain
 from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .learner import Learner
@@ -80,6 +80,8 @@ class Adapter(nn.Module):
     ) -> None:
         """See the class for the arguments."""
         super().__init__()
+        if isinstance(model, Adapter):
+            raise ModelError("model is an adapter already; give the model that it adapts")
         built = build_method(method, hyperparameters)
         built.check()
         self.guard = Guard.of(guard)
@@ -374,6 +376,11 @@ class Adapter(nn.Module):
         the network.
         """
         if args or kwargs:
+            if self.ready and self.method.adapts:
+                warn(
+                    "the state_dict of a module that holds an adapter has the adapted network and"
+                    " nothing to go on from: save adapter.state_dict() by itself"
+                )
             return super().state_dict(*args, **kwargs)
         with self._turn:
             return self._state()

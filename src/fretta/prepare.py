@@ -78,6 +78,9 @@ def check_overflow(source: Tensor, x: Tensor) -> None:
 
 def source_batches(source: Iterable[Any], model: Classifier) -> Iterator[Tensor]:
     """Image batches from image batches or (images, labels); labels are ignored."""
+    if isinstance(source, Tensor) or not isinstance(source, Iterable):
+        seen = tuple(source.shape) if isinstance(source, Tensor) else type(source).__name__
+        raise InputError(f"{seen} is no iterable of batches; give a list of them or a DataLoader")
     for item in source:
         x = item[0] if isinstance(item, tuple | list) and len(item) else item
         yield checked_batch(x, model)

@@ -111,5 +111,37 @@ def test_the_head_has_the_size_of_the_weights(tmp_path: Path) -> None:
         fretta.models.load("timm:test_resnet", weights=file, num_classes=7)
     stem = next(iter(mine))
     torch.save({**mine, stem: mine[stem][:2]}, file)  # not the head alone
-    with pytest.raises(WeightsError, match=stem):
+    with pytest.raises(WeightsError, match=stem) as caught:
         fretta.models.load("timm:test_resnet", weights=file)
+    assert "num_classes" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "model.", "module._orig_mod."])
+def test_names_of_wrappers_are_taken_off(tmp_path: Path, prefix: str) -> None:
+    timm = pytest.importorskip("timm")
+    file = tmp_path / "mine.pt"
+    mine = timm.create_model("test_resnet", num_classes=5).state_dict()
+    old = {k: v for k, v in mine.items() if not k.endswith("num_batches_tracked")}
+    torch.save({prefix + name: tensor for name, tensor in old.items()}, file)
+    model = fretta.models.load("timm:test_resnet", weights=file)
+    assert all(torch.equal(own, mine[name]) for name, own in model.state_dict().items())
+    wrapper = nn.Sequential()
+    wrapper.model = net()  # a model whose own names begin so
+    torch.save(wrapper.state_dict(), file)
+    fretta.models.load_weights(wrapper, file)
+
+
+def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
+    state = net().state_dict()
+    state["0.weight"][0, 0] = torch.nan
+    torch.save(state, tmp_path / "mine.pt")
+    with pytest.raises(WeightsError, match=r"NaN in 0\.weight"):
+        fretta.models.load_weights(net(), tmp_path / "mine.pt")
+
+
+def test_two_heads(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm")
+    name = "deit_tiny_distilled_patch16_224"
+    torch.save(timm.create_model(name, num_classes=5).state_dict(), tmp_path / "mine.pt")
+    model = fretta.models.load(f"timm:{name}", weights=tmp_path / "mine.pt")
+    assert [model.get_submodule(n).out_features for n in ("head", "head_dist")] == [5, 5]

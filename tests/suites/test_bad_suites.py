@@ -92,6 +92,7 @@ OPENING = [
     ('"bn"', '"eata"', "eata needs source images; give source="),
     ('[[methods]]\nname = "bn"', SOURCE % 'name = "pacs"', "FRETTA_DATA"),
     ('[[methods]]\nname = "bn"', SOURCE % 'split = "a"', "does not say which data set"),
+    ('[[methods]]\nname = "bn"', SOURCE % 'name = "digits", root = "a"', "where the data lies"),
 ]
 
 

@@ -78,6 +78,7 @@ def compare(
     workers: opt.Decoders = 2,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
+    from ..deploy.label_me import check_answers
     from ..estimate.compare import answer
     from ..estimate.compare import compare as run
     from ..estimate.prior import class_shares, read_prior
@@ -105,6 +106,8 @@ def compare(
     else:
         images = _from_data_set(case, stream, domain)
     names, shares = images.labels.names, None
+    if answers is not None:
+        check_answers(answers, names)
     if given_prior is not None:
         shares = class_shares(given_prior, images.labels.by_name(), len(names))
     facts = measure_source(case, stream.batch_size) if shares is None else None

@@ -45,8 +45,10 @@ def _measured_cells(row: Compared, names: list[str]) -> list[str]:
 
 def _estimated_cells(row: Compared, names: list[str], uneven: bool) -> list[str]:
     """Numbers that cannot be trusted are not shown."""
-    estimate = row.estimate
+    estimate, answered = row.estimate, row.answered
     level = DASH if uneven else f"{100 * estimate.adapted:.1f}"
+    if answered is not None:
+        return [*map(points, (answered.change, answered.low, answered.high)), level]
     if row.reference or reason(estimate, names):
         return [*[DASH] * 3, level]
     return [*map(points, (estimate.change, estimate.low, estimate.high)), level]
@@ -60,7 +62,9 @@ def note_on(rows: list[Compared], level: float) -> str:
             f"Measured with labels, in points of accuracy; {meant}. {tests_used(level)} The"
             " column 'without labels' has the estimate."
         )
-    return f"Estimated without labels, in points of accuracy; {meant}."
+    known = [row.answered.images for row in rows if row.answered is not None]
+    how = f"From {max(known):,} answers" if known else "Estimated without labels"
+    return f"{how}, in points of accuracy; {meant}."
 
 
 def _measured(rows: list[Compared]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._util import replace_file
-from ..errors import ConfigError, StoreError
+from ..errors import ConfigError, StoreError, warn
 from ..estimate.answers import Answered, Question, questions, verdict_of, wanted
 from ..estimate.verdict import exact_p
 from .output import LABEL_ME, PAGE, PREDICTIONS, SETTINGS, csv_rows, label_cell, path_cell
@@ -50,7 +52,29 @@ def ask(found: Predicted, method: str, change: float, level: float) -> list[Ques
 
 def write_questions(file: Path, found: Predicted, method: str, asked: list[Question]) -> None:
     """label-me.csv."""
+    set_aside(file)
     replace_file(file, csv_rows([COLUMNS, *(_row(found, q, method) for q in asked)]))
+
+
+def set_aside(file: Path) -> None:
+    """A file with answers gets another name before it is replaced: they are somebody's work."""
+    try:
+        answered = any(row["label"] not in UNSURE for row in _read(file))
+    except ConfigError:  # there is none, or none of ours
+        return
+    if answered:
+        names = (file.with_stem(f"{file.stem}-{i}") for i in itertools.count(1))
+        aside = next(name for name in names if not name.exists())
+        file.rename(aside)
+        warn(f"{file.name} had answers: it is {aside.name} now")
+
+
+def check_answers(file: Path, names: Sequence[str]) -> None:
+    """What can be known of the answers before anything is predicted."""
+    classes = _classes(names)
+    for line, row in enumerate(_read(file), 2):
+        if not re.fullmatch(r"(class )?\d+", row["label"]):  # the model may have more classes
+            _label(row["label"], classes, f"{str(file)!r}, line {line}")
 
 
 def _row(found: Predicted, question: Question, method: str) -> list[str]:

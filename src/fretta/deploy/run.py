@@ -19,7 +19,7 @@ from ..estimate.shares import measure_source
 from ..estimate.verdict import HELPS
 from ..guard import Health
 from . import output
-from .label_me import ask, read_predictions, write_questions
+from .label_me import ask, read_predictions, set_aside, write_questions
 from .options import AdaptOptions
 from .output import CHECKPOINT, HEALTH, PREDICTIONS, AppendedFile, write_file
 from .progress import ADAPTING, CHECK, STATISTICS, Progress
@@ -92,6 +92,7 @@ class Run:
         self.counts = Counts.empty(len(setup.case.labels.names))
         sizes, digests = {PREDICTIONS: 0, HEALTH: 0}, {}
         if previous is None:
+            set_aside(self.out / output.LABEL_ME)
             output.clear(self.out)
         else:
             output.check_same(previous["identity"], setup.identity(), self.out)
@@ -216,6 +217,7 @@ class Run:
     def save_after_error(self) -> None:
         """Keep what was done; where nothing was, leave no trace."""
         if not self.counts.files:
+            set_aside(self.out / output.LABEL_ME)
             output.clear(self.out)
         elif self.between_batches:
             with suppress(StoreError):  # the first error is the one to report

@@ -57,6 +57,8 @@ class Compared:
         """Measured where labels are known, from answers where some were given, else estimated."""
         if self.reference:
             return "reference"
+        if self.measured is None and not self.estimate.disagreement:
+            return verdict(self.estimate)  # answers cannot tell more
         return verdict(self.estimate, self.measured or self.answered)
 
     @property

@@ -263,6 +263,11 @@ def open_data(spec: Mapping[str, Any], root: str | os.PathLike[str] | None) -> D
     """A data set as suites and records write it: name and options of open_dataset."""
     if "name" not in spec:
         raise ConfigError(f"{dict(spec)} does not say which data set; give it a name")
+    if "root" in spec:
+        raise ConfigError(
+            f"{dict(spec)}: where the data lies is no part of it; say it by --data, root= or the"
+            " environment variable FRETTA_DATA"
+        )
     return open_dataset(spec["name"], root, **{k: v for k, v in spec.items() if k != "name"})
 
 

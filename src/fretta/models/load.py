@@ -160,7 +160,7 @@ def load(
     if packaged:
         card = load_packaged(str(weights), model)
     elif weights is not None:
-        state = own_names(read_weights(weights))
+        state = own_names(read_weights(weights), model)
         if num_classes is None and spec.partition(":")[0] in ("timm", "torchvision"):
             found = head_size(model, state)
             model = model if found is None else build(spec, found).eval()

@@ -48,7 +48,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         raise WeightsError(
             f"{str(file)!r} was refused: it is a pickle that wants to load more than tensors, which"
             " can execute code. If you trust it, save its state_dict() as safetensors where it was"
-            f" made. torch says: {str(error).splitlines()[0]}"
+            " made"
         ) from error
     except (
         *(RuntimeError, EOFError, zipfile.BadZipFile, ValueError, OSError),
@@ -72,13 +72,18 @@ def _state_dict(content: Any, file: Path) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Load a weights file into a model; every name and shape must fit."""
-    load_state(model, own_names(read_weights(path)), repr(str(path)))
+    load_state(model, own_names(read_weights(path), model), repr(str(path)))
 
 
-def own_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    if all(name.startswith("module.") for name in state):  # saved from DataParallel
-        return {name.removeprefix("module."): tensor for name, tensor in state.items()}
-    return state
+def own_names(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The names of the model: without what DataParallel, torch.compile or a Lightning module put
+    before all of them, and with the counters that old files of batch norms lack."""
+    own = model.state_dict()
+    for prefix in ("module.", "_orig_mod.", "model."):
+        if own.keys().isdisjoint(state) and all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+    counters = {name: own[name] for name in own if name.endswith("num_batches_tracked")}
+    return {**counters, **state} if not own.keys().isdisjoint(state) else dict(state)
 
 
 def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
@@ -97,17 +102,20 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], what: str) -> None
             f"{name}: file {tuple(state[name].shape)}, model {tuple(own[name].shape)}"
             for name in shapes[:4]
         ]
-        raise WeightsError(
-            f"{what} does not fit {type(model).__name__}: {'; '.join(listed)}. Is"
-            " num_classes right (--num-classes on the command line)?"
-        )
+        hint = ""
+        if _is_head(shapes, own, state):
+            hint = ". Is num_classes right (--num-classes on the command line)?"
+        raise WeightsError(f"{what} does not fit {type(model).__name__}: {'; '.join(listed)}{hint}")
+    broken = [name for name, tensor in state.items() if bool(tensor.isnan().any())]
+    if broken:
+        raise WeightsError(f"{what} has NaN in {', '.join(broken[:4])}: the training failed")
     model.load_state_dict(state)
 
 
 def initialize(model: nn.Module, state: Mapping[str, Tensor], what: str) -> list[str]:
     """Load everything but a head of another size; returns the names that keep fresh values."""
     own = model.state_dict()
-    state = own_names(dict(state))
+    state = own_names(state, model)
     fresh = _other_shapes(own, state)
     if not _is_head(fresh, own, state):
         raise WeightsError(
@@ -129,10 +137,10 @@ def head_size(model: nn.Module, state: Mapping[str, Tensor]) -> int | None:
 
 
 def _is_head(names: list[str], own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> bool:
-    """One linear layer: a weight and perhaps a bias of one module, differing in classes."""
-    modules = {name.rpartition(".")[0] for name in names}
+    """Linear layers, one or several, that differ in the number of classes and nothing else."""
     shapes = [(own[name].shape, state[name].shape) for name in names]
-    return len(modules) <= 1 and all(a and b and a[1:] == b[1:] for a, b in shapes)
+    sizes = {(a[0], b[0]) if a and b and a[1:] == b[1:] else None for a, b in shapes}
+    return len(sizes) <= 1 and None not in sizes
 
 
 def _other_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> list[str]:
