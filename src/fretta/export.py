@@ -109,8 +109,12 @@ def export_plain(
         )
     if images is not None:
         images = _some(source_batches(images, model))
-    mixed = method.source_share if images is None else method.source_share_on(model, images)
-    mixed = 0.0 if source else mixed
+    if source:
+        mixed = 0.0
+    elif images is None:
+        mixed = method.source_share
+    else:
+        mixed = method.source_share_on(model, images)
     if mixed > 0.5 >= method.source_share:
         warn(
             f"on these images {method.key} trusts the source model more than what it learned last:"
@@ -128,9 +132,9 @@ def export_plain(
             f"{method.key} predicts by more than a forward of the model, which a plain"
             " module cannot do"
         )
-    if not source and model.share is not None:
-        share = model.share  # the method has another, statistics= a number
-    mixes = share < 1 if source or model.share is None else share > 0
+    mixes = share < 1
+    if not source and model.share is not None:  # statistics= a number, whatever the method has
+        share, mixes = model.share, model.share > 0
     if mixes and images is None and model.batch_norms:
         raise ConfigError(
             f"{method.key} mixes the statistics of every batch with the source's, which a"

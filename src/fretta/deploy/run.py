@@ -217,7 +217,6 @@ class Run:
     def save_after_error(self) -> None:
         """Keep what was done; where nothing was, leave no trace."""
         if not self.counts.files:
-            set_aside(self.out / output.LABEL_ME)
             output.clear(self.out)
         elif self.between_batches:
             with suppress(StoreError):  # the first error is the one to report

@@ -90,7 +90,7 @@ class Stein(Method):
 
     @torch.no_grad()
     def source_share_on(self, model: Classifier, images: Iterable[Tensor]) -> float:
-        """What was learned from the last batch no later one has shown to be right: these do."""
+        """Compared anew: no later batch has judged what the last one taught."""
         if not self.hedges(model):
             return 0.0
         gate = Gate()
