@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,31 @@ def test_without_the_package_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"extra 'ray'"):
         run_jobs(small_jobs("source"), Store(tmp_path), ray="local")
+
+
+def test_tasks_see_the_mark_until_the_cluster_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C a task may begin while the cluster ends: its store is still there."""
+    marks = list[list[Path]]()
+
+    @contextmanager
+    def connected(*arguments: Any) -> Iterator[tuple[None, bool]]:
+        try:
+            yield None, False
+        finally:
+            marks.append(list(tmp_path.rglob(".seen-*")))
+
+    def run_tasks(*arguments: Any, **needs: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(ray_cluster, "connected", connected)
+    monkeypatch.setattr(ray_cluster, "run_tasks", run_tasks)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(small_jobs("source"), Store(tmp_path), ray="local")
+    assert [len(at_the_end) for at_the_end in marks] == [1]
+    assert not list(tmp_path.rglob(".seen-*"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,15 @@ def adapt_on_ray(
     }
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": retries}
     if tasks:
-        with connected(address, threads, cuda) as (ray, was_open):
+        with ExitStack() as closed, connected(address, threads, cuda) as (ray, was_open):
             with output.disk_errors(mark):
                 mark.mkdir(parents=True)
-            try:
-                ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
-                with closing(ended):
-                    for name, reference in ended:
-                        ends[name] = _result(ray, reference, name, streams[name].out)
-                        on_end(ends[name])
-            finally:
-                shutil.rmtree(mark, ignore_errors=True)
+            closed.callback(shutil.rmtree, mark, ignore_errors=True)  # tasks begin while it closes
+            ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
+            with closing(ended):
+                for name, reference in ended:
+                    ends[name] = _result(ray, reference, name, streams[name].out)
+                    on_end(ends[name])
     return [ends[name] for name in streams]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -44,18 +44,16 @@ def run_on_ray(
     shared = (store.where, asdict(options), mark, os.environ.get("FRETTA_DATA"))
     tasks = {key: (_here(job).to_json(), *shared) for key, job in by_key.items()}
     needs: dict[str, Any] = {"threads": threads, "cuda": cuda, "retries": options.retries}
-    with connected(address, threads, cuda) as (ray, was_open):
+    with ExitStack() as closed, connected(address, threads, cuda) as (ray, was_open):
         store.write_checkpoint(mark, b"")
-        try:
-            ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
-            with closing(ended):
-                for key, reference in ended:
-                    record = _result(ray, reference, by_key[key], store)
-                    begin(key)
-                    tell(Event(by_key[key], "ended", record=record))
-                    yield record
-        finally:
-            store.drop_checkpoint(mark)
+        closed.callback(store.drop_checkpoint, mark)  # not before: tasks begin while it closes
+        ended = run_tasks(ray, _task, tasks, on_progress, cancel=was_open, **needs)
+        with closing(ended):
+            for key, reference in ended:
+                record = _result(ray, reference, by_key[key], store)
+                begin(key)
+                tell(Event(by_key[key], "ended", record=record))
+                yield record
 
 
 def _here(job: Job) -> Job:
