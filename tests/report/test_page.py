@@ -298,8 +298,9 @@ def test_as_a_user_types_it(tmp_path: Path) -> None:
     assert "tent 60.5 % against 40.5 % for source: adapting helps" in done.stdout
     assert (tmp_path / "report" / "index.html").is_file()
     empty = fretta("report", "nothing", "--out", "there", cwd=tmp_path)
-    assert empty.returncode == 0
-    assert "fretta run smoke --store nothing" in empty.stdout
+    assert empty.returncode == 2
+    assert "fretta run smoke --store nothing" in empty.stderr
+    assert not (tmp_path / "there").exists()
     wrong = fretta("report", "--format", "xml", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr

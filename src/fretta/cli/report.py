@@ -70,7 +70,7 @@ def results(
 def _no_match(store: str, records: list[Any], *wanted: str | None) -> str:
     """Why no record is listed, and what there is."""
     if not records:
-        return f"{store!r} has no records; `fretta run digits --store {store}` makes some"
+        return f"{store!r} has no records; `fretta run smoke --store {store}` makes some"
     there = {
         "--suite": {r.tags.get("suite") for r in records},
         "--case": {r.tags.get("case") for r in records},
@@ -101,6 +101,8 @@ def report(
     from ..experiment.store import Store
     from ..report.write import FORMATS, write_report
 
+    if not Store(store).keys() and not Store(store).analyses([]):
+        raise FrettaError(_no_match(store, []))
     written = write_report(
         Store(store), out, suite=suite, paper=paper, formats=tuple(form or FORMATS)
     )
@@ -109,7 +111,7 @@ def report(
         print_line(f"{headline.suite} ({headline.title}): {headline.sentence}")
     failed = sum(r.status != "done" for r in made.data.runs)
     if not made.data.records:
-        print_line(f"No sound record in {store!r}; `fretta run smoke --store {store}` makes some.")
+        print_line(f"No sound record in {store!r}; `fretta run` makes some.")
     if failed:
         print_line(f"{failed} runs failed; the page lists them.")
     for line in made.data.damaged:
