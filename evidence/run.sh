@@ -41,7 +41,7 @@ $D --rule extra-corruptions --grid lr=1e-4,1e-3 --grid lam=1e-3,1e-2,1e-1,1
 $D --rule oracle --limit 256 --grid lr=1e-3 --grid k1=1,10,100,300 --grid k2=0.5,0.8,0.95,1
 
 # The results.
-for suite in digits-all cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea cifar10c-shared-correlated \
+for suite in digits-all digits-layernorm cifar10c-shared cifar10c-shared-full cifar10c-shared-lt cifar10c-shared-tea cifar10c-shared-correlated \
     cifar10c-shared-guarded pacs-shared imagenet-shared gfret-parts gfret-switches; do
     fretta run $suite --store evidence $HOW
 done

@@ -315,6 +315,16 @@ def test_without_batch_norms_a_collapse_is_seen_too() -> None:
     assert adapter.method.lr_factor == 0.25
 
 
+@pytest.mark.parametrize(("norm", "power"), [(nn.BatchNorm1d, 1.0), (nn.LayerNorm, 0.5)])
+def test_small_batches_learn_less(norm: type[nn.Module], power: float) -> None:
+    """By n / 64 with batch norms, whose statistics are noisy then; else by the root of it."""
+    adapter = fretta.adapt(nn.Sequential(norm(4), nn.Linear(4, 4)), "auto", e_margin=2.0)
+    for size, part in ((64, 1.0), (16, 1 / 4), (1, 1 / 64), (100, 1.0)):
+        adapter(torch.randn(size, 4))
+        (group,) = adapter.method.opt.param_groups
+        assert group["lr"] == pytest.approx(Auto.lr * part**power)
+
+
 @pytest.mark.parametrize("statistics", [0.3, "moving", "adaptive"])
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 def test_other_statistics_with_a_method_that_learns(statistics: str | float) -> None:

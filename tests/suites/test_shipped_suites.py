@@ -120,7 +120,10 @@ def configs_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[TrainConfig]:
     return made
 
 
-@pytest.mark.parametrize("name", [*TABLES, "ablation", "sensitivity", "cifar10c-resnet18"])
+TRAINED = [*TABLES, "ablation", "sensitivity", "cifar10c-resnet18", "digits-layernorm"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_commands_in_comments_make_the_weights(name: str, monkeypatch: Any) -> None:
     """They parse, and write what the suite looks for, or what another of them begins with."""
     made, suite = configs_of(name, monkeypatch), load_suite(name)

@@ -36,7 +36,8 @@ class Auto(GradientMethod, Stein):
     budget     share of the batches to learn from; 0: none, as 'stein'
     hedge      mix predictions with the source model's, by their certainty; begin again where
                learning loses classes
-    optimizer, momentum: see GradientMethod. Batches of fewer than 64 images learn less.
+    optimizer, momentum: see GradientMethod. Batches of n < 64 images learn less: by n / 64, and by
+    its root where no batch norm makes small batches noisy.
     """
 
     key = "auto"
@@ -98,8 +99,9 @@ class Auto(GradientMethod, Stein):
         certain = H.detach() < E0
         weight = (E0 - H.detach()).exp() * self.rarity(logits.detach(), certain)
         part = min(1.0, len(logits) / 64)
+        lr = self.lr * (part if model.batch_norms else math.sqrt(part))
         for group in self.opt.param_groups:
-            group["lr"] = self.lr * part * self.lr_factor
+            group["lr"] = lr * self.lr_factor
         before = [parameter.detach().clone() for parameter in model.parameters()]
         self.update(weight * H, certain)
         self.learned = True
