@@ -71,6 +71,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "cifar10c-guarded": pages.guarded_table,
     "cifar10c-tea": partial(tables.corruption_table, suite="cifar10c-shared-tea"),
     "cifar10c-lt": tables.tail_table,
+    "digits-layernorm": tables.layernorm_table,
     "pacs": tables.pacs_table,
     "imagenet": partial(tables.corruption_table, suite="imagenet-shared"),
     "digits": partial(tables.corruption_table, suite="digits-all"),

@@ -17,7 +17,7 @@ SUITES = (
     *("cifar10c-shared", "cifar10c-shared-full", "cifar10c-shared-lt", "cifar10c-shared-tea"),
     *("cifar10c-shared-correlated", "cifar10c-shared-guarded", "cifar10c-resnet18"),
     *("pacs-shared", "imagenet-shared"),
-    "digits-all",
+    *("digits-all", "digits-layernorm"),
     *("gfret-switches", "gfret-parts", "gfret-parts-resnet18"),
 )
 # what a reader calls it: suite, corruption, images per domain of the search

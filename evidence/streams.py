@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .committed import METHODS, Evidence
-from .tables import DASH, markdown
+from .tables import DASH, WORSE, markdown
 
 OURS = ("stein", "auto")
 LONG = "cifar-long"
-WORSE = "▼"  # red on the site
 FEWER = "°"  # seeds than most methods
 MARGIN, EXCEPTIONS, LEAD = 0.5, 2, 5.0  # points, streams, points
 ONE_CLASS = ("50", "70", "80")

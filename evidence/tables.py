@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pandas import DataFrame, concat
 
+from fretta.experiment.suite import load_suite
 from fretta.report.render import DASH, SIGNS, show
 from fretta.report.significance import rank
 
 from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mean, paper_value
 
-__all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "markdown", "percent", "points", "there", "titled"]
+__all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "WORSE", "markdown", "percent", "points", "there"]
+__all__ += ["titled"]
 
 NOT_RUN = "Not run yet."
+WORSE = "▼"  # red on the site
 TAIL = "cifar10c-shared-lt"
+LAYERNORM = "digits-layernorm"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -78,9 +82,28 @@ def pacs_table(evidence: Evidence) -> str:
     return accuracy_table(evidence, "pacs-shared", [*columns, ("mean", domains)])
 
 
+def case_table(evidence: Evidence, suite: str, columns: Mapping[str, tuple[str, str]]) -> str:
+    """Methods × (case, measure) by title; ▼ is more than half a point below the source model."""
+    labels = evidence.labels(suite)
+    grid = [
+        [evidence.accuracy(suite, label, case, None, measure) for case, measure in columns.values()]
+        for label in labels
+    ]
+    source, rows = grid[labels.index("source")], []
+    for label, row, cells in zip(labels, grid, _marked(grid), strict=True):
+        below = [_below(scores, base) for scores, base in zip(row, source, strict=True)]
+        cells = [cell + f" {WORSE}" * low for cell, low in zip(cells, below, strict=True)]
+        rows.append([label, *cells, _seeds(row)])
+    return markdown(["method", *columns, "seeds"], rows)
+
+
+def _below(scores: DataFrame, base: DataFrame) -> bool:
+    test = compare(scores, base)
+    return test is not None and test.difference < -0.005
+
+
 def tail_table(evidence: Evidence) -> str:
     """Long-tailed streams: over images, and where classes are uneven over classes too."""
-    suite, labels = TAIL, evidence.labels(TAIL)
     columns = {
         "IF=1": ("IF=1", "accuracy"),
         "IF=10": ("IF=10", "accuracy"),
@@ -88,15 +111,14 @@ def tail_table(evidence: Evidence) -> str:
         "IF=100": ("IF=100", "accuracy"),
         "IF=100 over classes": ("IF=100", "accuracy_macro"),
     }
-    grid = [
-        [evidence.accuracy(suite, label, case, None, measure) for case, measure in columns.values()]
-        for label in labels
-    ]
-    rows = [
-        [label, *cells, _seeds(row)]
-        for label, row, cells in zip(labels, grid, _marked(grid), strict=True)
-    ]
-    return markdown(["method", *columns, "seeds"], rows)
+    return case_table(evidence, TAIL, columns)
+
+
+def layernorm_table(evidence: Evidence) -> str:
+    """Networks without batch norms, on the streams of their suite."""
+    cases = [case.name for case in load_suite(LAYERNORM).cases]
+    columns = {case.replace("/", ", "): (case, "accuracy") for case in cases}
+    return case_table(evidence, LAYERNORM, columns)
 
 
 def rare_text(evidence: Evidence) -> str:
