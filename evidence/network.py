@@ -128,5 +128,5 @@ def weights_text(evidence: Evidence) -> str:
     begun = f", from {settings['init'].split()[0]}" if settings["init"] else ""
     return (
         f"`{WEIGHTS}`: {card.model}, trained on {images:,} images for {settings['epochs']}"
-        f" passes{begun}; {100 * card.accuracy['test']:.2f} % on the clean test images."
+        f" epochs{begun}; {100 * card.accuracy['test']:.2f} % on the clean test images."
     )

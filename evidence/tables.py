@@ -85,6 +85,8 @@ def pacs_table(evidence: Evidence) -> str:
 def case_table(evidence: Evidence, suite: str, columns: Mapping[str, tuple[str, str]]) -> str:
     """Methods × (case, measure) by title; ▼ is more than half a point below the source model."""
     labels = evidence.labels(suite)
+    if "source" not in labels:
+        return NOT_RUN
     grid = [
         [evidence.accuracy(suite, label, case, None, measure) for case, measure in columns.values()]
         for label in labels
