@@ -181,7 +181,8 @@ def caption(scores: Scores) -> str:
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
         f" {seeds}, every method with its default. Bold is the best, {WORSE} more than half a point"
         f" below the source model{few}. {len(KINDS['uneven classes'])} of the streams have uneven"
-        " classes. Cost: the time of a step, as a multiple of the source model's, batches of 64, in one process."
+        " classes. Cost: the time of a step, as a multiple of the source model's, batches of 64, in"
+        " one process."
     )
 
 

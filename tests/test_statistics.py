@@ -218,17 +218,32 @@ def test_frequent_classes_count_less() -> None:
     method.seen = None
     logits = 50 * torch.eye(2, dtype=torch.float64)[[0, 0, 0, 1]]
     certain = torch.ones(4, dtype=torch.bool)
-    weight = method.rarity(logits, certain)
+    weight = method.rarity(logits, certain, balance=0.5)
     assert float(weight.mean()) == pytest.approx(1)
     assert float(weight[3] / weight[0]) == pytest.approx(math.sqrt((3 + 1) / (1 + 1)))
-    only = method.rarity(logits, torch.tensor([False, False, False, True]))
+    only = method.rarity(logits, torch.tensor([False, False, False, True]), balance=0.5)
     assert float(only[3]) == pytest.approx(1)  # of mean 1 over those that are learned from
     kept = 1 + math.exp(-4 / 256)
     assert method.seen.tolist() == pytest.approx([3 * kept, kept])
-    assert torch.isfinite(method.rarity(logits, ~certain)).all()
-    alike = Auto(balance=0)
-    alike.seen = None
-    assert alike.rarity(logits, certain).tolist() == pytest.approx([1] * 4)
+    assert torch.isfinite(method.rarity(logits, ~certain, balance=0.5)).all()
+    assert method.rarity(logits, certain, balance=0).tolist() == pytest.approx([1] * 4)
+
+
+@pytest.mark.parametrize(("norm", "half"), [(nn.BatchNorm1d, False), (nn.LayerNorm, True)])
+def test_without_batch_norms_balance_counts_half(
+    norm: type[nn.Module], half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[float]()
+    plain = Auto.rarity
+
+    def rarity(self: Auto, logits: Tensor, certain: Tensor, balance: float) -> Tensor:
+        found.append(balance)
+        return plain(self, logits, certain, balance)
+
+    monkeypatch.setattr(Auto, "rarity", rarity)
+    adapter = fretta.adapt(nn.Sequential(norm(4), nn.Linear(4, 4)), "auto", balance=0.8)
+    adapter(torch.randn(8, 4))
+    assert found == [0.4 if half else 0.8]
 
 
 def test_learning_that_loses_classes_begins_again() -> None:

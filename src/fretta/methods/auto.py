@@ -32,7 +32,8 @@ class Auto(GradientMethod, Stein):
     lr         learning rate, in units of the layer's scale: its root mean square in the source
     e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
     pull       share of the way back to the source's parameters, for every 64 images
-    balance    learn less from frequent classes: a class has the weight share^-balance; 0: all alike
+    balance    learn less from frequent classes: a class has the weight share^-balance; 0: all
+               alike; half of it without batch norms
     budget     share of the batches to learn from; 0: none, as 'stein'
     hedge      mix predictions with the source model's, by their certainty; begin again where
                learning loses classes
@@ -97,9 +98,11 @@ class Auto(GradientMethod, Stein):
         H = entropy(logits)
         E0 = self.e_margin * math.log(logits.shape[1])
         certain = H.detach() < E0
-        weight = (E0 - H.detach()).exp() * self.rarity(logits.detach(), certain)
         part = min(1.0, len(logits) / 64)
-        lr = self.lr * (part if model.batch_norms else math.sqrt(part))
+        lr, balance = self.lr * part, self.balance
+        if not model.batch_norms:
+            lr, balance = self.lr * math.sqrt(part), self.balance / 2
+        weight = (E0 - H.detach()).exp() * self.rarity(logits.detach(), certain, balance)
         for group in self.opt.param_groups:
             group["lr"] = lr * self.lr_factor
         before = [parameter.detach().clone() for parameter in model.parameters()]
@@ -112,14 +115,14 @@ class Auto(GradientMethod, Stein):
                 size = scale.square().mean().sqrt()
                 parameter.copy_(old.lerp(parameter, size).lerp(first, self.pull * part))
 
-    def rarity(self, logits: Tensor, certain: Tensor) -> Tensor:
+    def rarity(self, logits: Tensor, certain: Tensor, balance: float) -> Tensor:
         """(N,): weights by the share of the predicted class over about 256 images, of mean 1."""
         p = logits.softmax(1, dtype=torch.promote_types(logits.dtype, torch.float32))
         count = p.sum(0)
         if self.seen is not None:
             count = count + self.seen.to(count) * math.exp(-len(p) / 256)
         self.seen = count
-        weight = (count + 1).pow(-self.balance)[p.argmax(1)]
+        weight = (count + 1).pow(-balance)[p.argmax(1)]
         mean = (weight * certain).sum() / certain.sum().clamp(min=1)
         return weight / mean.clamp(min=torch.finfo(weight.dtype).tiny)
 
