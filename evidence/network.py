@@ -12,7 +12,7 @@ from fretta.models import read_card
 from fretta.models.cards import card_path
 
 from .committed import METHODS, VARIANTS, Evidence, compare, mean
-from .tables import NOT_RUN, markdown, percent, points
+from .tables import LAYERNORM, NOT_RUN, markdown, percent, points
 from .tuning import TUNED, searched
 
 SUITE = "cifar10c-resnet18"
@@ -113,7 +113,20 @@ def auto_text(evidence: Evidence) -> str:
     return (
         f"On a CIFAR ResNet-18 along 15 corruptions{few} `auto` has {auto:.1f}, the source model"
         f" {means['source']:.1f}, `bn` {means['bn']:.1f} and the best, `{best}`, {means[best]:.1f}"
-        " ([more](docs/auto.md#what-is-not-met))."
+        f" ([more](docs/auto.md#what-is-not-met)).{_transformer(evidence)}"
+    )
+
+
+def _transformer(evidence: Evidence) -> str:
+    """The same on a network without batch norms."""
+    methods = [m for m in evidence.labels(LAYERNORM) if m != "auto"]
+    means = {m: 100 * mean(evidence.accuracy(LAYERNORM, m, "vit")) for m in (*methods, "auto")}
+    if "source" not in means:
+        return ""
+    best = max(methods, key=lambda m: means[m])
+    return (
+        f" On a small vision transformer for digits: {means['auto']:.1f}, {means['source']:.1f} and"
+        f" `{best}` {means[best]:.1f} ([more](docs/auto.md#networks-without-batch-norms))."
     )
 
 
