@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .committed import METHODS, Evidence
-from .tables import DASH, WORSE, markdown
+from .tables import DASH, FEWER, WORSE, markdown
 
 OURS = ("stein", "auto")
 LONG = "cifar-long"
-FEWER = "°"  # seeds than most methods
 MARGIN, EXCEPTIONS, LEAD = 0.5, 2, 5.0  # points, streams, points
 ONE_CLASS = ("50", "70", "80")
 GROUPS: dict[str, tuple[str, ...]] = {

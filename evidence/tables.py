@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import mode
 
 from pandas import DataFrame, concat
 
@@ -13,10 +14,11 @@ from fretta.report.significance import rank
 from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mean, paper_value
 
 __all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "WORSE", "markdown", "percent", "points", "there"]
-__all__ += ["titled"]
+__all__ += ["FEWER", "titled"]
 
 NOT_RUN = "Not run yet."
 WORSE = "▼"  # red on the site
+FEWER = "°"  # seeds than most methods have
 TAIL = "cifar10c-shared-lt"
 LAYERNORM = "digits-layernorm"
 
@@ -193,14 +195,18 @@ def titled(evidence: Evidence, name: str) -> str:
 
 
 def results_table(evidence: Evidence) -> str:
-    """Every benchmark in a column; the highest mean of each is bold."""
-    rows: list[list[str]] = [[f"`{method}`"] for method in METHODS]
+    """Every benchmark in a column. The highest mean is bold; ° has fewer seeds than most."""
+    methods = (*METHODS, "auto")
+    rows: list[list[str]] = [[f"`{method}`"] for method in methods]
     for suite, case in there(evidence).values():
-        means = [mean(evidence.accuracy(suite, method, case)) for method in METHODS]
-        best = max((m for m in means if m == m), default=None)
-        for row, value in zip(rows, means, strict=True):
-            cell = DASH if value != value else f"{100 * value:.1f}"
-            row.append(f"**{cell}**" if value == best else cell)
+        scores = [evidence.accuracy(suite, method, case) for method in methods]
+        seeds = [len(by_seed(found)) for found in scores]
+        usual = mode(n for n in seeds if n)
+        means = [mean(found) for found in scores]
+        best = max((m for m, n in zip(means, seeds, strict=True) if n >= usual), default=None)
+        for row, value, n in zip(rows, means, seeds, strict=True):
+            cell = f"{100 * value:.1f}" if n else DASH
+            row.append(f"**{cell}**" if value == best else cell + f" {FEWER}" * (0 < n < usual))
     return markdown(["method", *(titled(evidence, name) for name in there(evidence))], rows)
 
 
