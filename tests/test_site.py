@@ -166,6 +166,17 @@ def test_stars_behind_numbers_are_shown(site: Path) -> None:
     assert not re.search(r"<em>[^<]*[+-]\d", text)
 
 
+@pytest.mark.slow
+def test_cells_below_the_source_are_red(site: Path) -> None:
+    """The whole cell, with its deviation and marks."""
+    for page in ("index", "auto", "evidence"):
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        cells = re.findall(r"<td[^>]*>([^\n]*▼[^\n]*)</td>", text)
+        assert len(cells) > 5, page
+        for cell in cells:
+            assert re.fullmatch(r'<span class="worse">.*▼</span>', cell), cell
+
+
 def plain(text: str) -> str:
     """Letters and digits alone: Markdown takes signs away and adds some."""
     return re.sub(r"\W+", "", text)

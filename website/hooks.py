@@ -32,7 +32,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!-- .*? -->\n", re.M)  # for tests and for evidence.build; not for readers
 CELL = re.compile(r"^\| ([^|\n]+) (?=\|)", re.M)  # the first of a row
 ABOUT_METHODS = [f"{page}.md" for page in ("index", "methods", "auto", "evidence", "comparison")]
-WORSE = re.compile(r"(\*{0,2}[\d.]+\*{0,2} ▼) \|")  # a cell that is worse than the source
+WORSE = re.compile(r"(?<=\| )([^|\n]+ ▼) \|")  # a cell that is worse than the source
 CARDS = """
 <div class="grid cards" markdown>
 
