@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .committed import Evidence, by_seed, mean
-from .streams import MARGIN, Scores, costs_of
-from .tables import BENCHMARKS, WORSE, markdown, percent, points
+from .streams import Scores, costs_of
+from .tables import BENCHMARKS, MARGIN, WORSE, markdown, percent, points
 
 MORE = {"CIFAR-10-C, correlated": ("cifar10c-shared-correlated", "")}
 

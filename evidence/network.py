@@ -125,8 +125,9 @@ def _transformer(evidence: Evidence) -> str:
         return ""
     best = max(methods, key=lambda m: means[m])
     return (
-        f" On a small vision transformer for digits: {means['auto']:.1f}, {means['source']:.1f} and"
-        f" `{best}` {means[best]:.1f} ([more](docs/auto.md#networks-without-batch-norms))."
+        f" On a small transformer (digits) `auto` has {means['auto']:.1f}, the source model"
+        f" {means['source']:.1f} and the best, `{best}`, {means[best]:.1f}"
+        " ([more](docs/auto.md#networks-without-batch-norms))."
     )
 
 

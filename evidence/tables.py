@@ -14,10 +14,10 @@ from fretta.report.significance import rank
 from .committed import METHODS, SPANS, VARIANTS, Evidence, by_seed, compare, mean, paper_value
 
 __all__ = ["BENCHMARKS", "DASH", "NOT_RUN", "WORSE", "markdown", "percent", "points", "there"]
-__all__ += ["FEWER", "titled"]
+__all__ += ["FEWER", "MARGIN", "titled"]
 
 NOT_RUN = "Not run yet."
-WORSE = "▼"  # red on the site
+WORSE, MARGIN = "▼", 0.5  # by how many points below the source model; red on the site
 FEWER = "°"  # seeds than most methods have
 TAIL = "cifar10c-shared-lt"
 LAYERNORM = "digits-layernorm"
@@ -103,7 +103,7 @@ def case_table(evidence: Evidence, suite: str, columns: Mapping[str, tuple[str, 
 
 def _below(scores: DataFrame, base: DataFrame) -> bool:
     test = compare(scores, base)
-    return test is not None and test.difference < -0.005
+    return test is not None and 100 * test.difference < -MARGIN
 
 
 def tail_table(evidence: Evidence) -> str:

@@ -101,11 +101,10 @@ def report(
     from ..experiment.store import Store
     from ..report.write import FORMATS, write_report
 
-    if not Store(store).keys() and not Store(store).analyses([]):
+    found = Store(store)
+    if not found.keys() and not found.analyses([]):
         raise FrettaError(_no_match(store, []))
-    written = write_report(
-        Store(store), out, suite=suite, paper=paper, formats=tuple(form or FORMATS)
-    )
+    written = write_report(found, out, suite=suite, paper=paper, formats=tuple(form or FORMATS))
     made = written.report
     for headline in made.headlines:
         print_line(f"{headline.suite} ({headline.title}): {headline.sentence}")
