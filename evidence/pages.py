@@ -18,7 +18,7 @@ SUITES = (
     *("cifar10c-shared-correlated", "cifar10c-shared-guarded", "cifar10c-resnet18"),
     *("pacs-shared", "imagenet-shared"),
     *("digits-all", "digits-layernorm"),
-    *("gfret-switches", "gfret-parts", "gfret-parts-resnet18"),
+    *("gfret-switches", "gfret-parts", "gfret-parts-resnet18", "rates-resnet18"),
 )
 # what a reader calls it: suite, corruption, images per domain of the search
 SEARCHED: dict[str, tuple[str, str | None, int]] = {

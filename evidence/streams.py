@@ -188,14 +188,18 @@ def caption(scores: Scores) -> str:
 def which_text(scores: Scores, costs: Costs) -> str:
     """Which method should I use? Five sentences."""
     kinds = {m: {k: scores.over(s, m) for k, s in KINDS.items()} for m in scores.methods}
-    mine, other = kinds["auto"], kinds["stein"]
-    source = kinds["source"]
+    mine, source = kinds["auto"], kinds["source"]
     compared = [
         k
         for k in KINDS
         if 2 * sum(kinds[m][k] is not None for m in scores.published) > len(scores.published)
     ]
-    first = [k for k in compared if mine[k] == max(v[k] or 0.0 for v in kinds.values())]
+    lead_of = {
+        k: (mine[k] or 0.0) - max(kinds[m][k] or 0.0 for m in ("source", *scores.published))
+        for k in compared
+    }
+    first = sum(lead > MARGIN for lead in lead_of.values())
+    level = sum(abs(lead) <= MARGIN for lead in lead_of.values())
     rest = len(KINDS) - len(compared)
     few = f" (on {rest} more, most methods were not run)" if rest else ""
     worst = min(scores.gaps("auto"))
@@ -221,18 +225,19 @@ def which_text(scores: Scores, costs: Costs) -> str:
         if (pair := scores.pair(s, m, "source")) is not None
     )
     return (
-        f"Start with `auto`: it is first on {len(first)} of {len(compared)} kinds of streams{few},"
-        f" and on these at worst {worst:+.1f} points from the source model."
-        f" `stein` learns nothing, and takes {costs['stein']:.1f} times as long as the source"
-        f" model where `auto` takes {costs['auto']:.1f}."
+        f"Start with `auto`: it leads the published methods on {first} of {len(compared)} kinds of"
+        f" streams{few}, is within half a point of the best on {level},"
+        f" and on all streams at worst {worst:+.1f} points from the source model."
+        f" `stein`, which learns nothing, takes {costs['stein']:.1f} times the source model's time,"
+        f" `auto` {costs['auto']:.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
-        f" {mine['large batches']:.1f}, `stein` {other['large batches']:.1f}."
+        f" {mine['large batches']:.1f}."
         f" On single images, on uneven or sorted classes, or where nothing shifted, most fall below"
         f" the source model, by up to {-loss:.0f} points on one stream (`{loser}`,"
         f" {scores.titles[stream]}); {safe} within half a point of it on"
-        f" all kinds, and the best over the {len(scores.shared)} streams that all have,"
-        f" `{best}`, has {overall[best]:.1f} where the source model has"
-        f" {overall['source']:.1f} and `auto` {overall['auto']:.1f}."
+        f" all kinds; their best over the {len(scores.shared)} streams that all have, `{best}`,"
+        f" has {overall[best]:.1f}, the source model {overall['source']:.1f},"
+        f" `auto` {overall['auto']:.1f}."
         f" Then ask `fretta compare` on your own images."
     )
 

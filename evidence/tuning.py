@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fretta.experiment.records import Record
 from fretta.experiment.tune import Rule, score
@@ -43,13 +43,6 @@ def best(trials: dict[float, Record], rule: Rule) -> float | None:
     return max(scores, key=lambda lr: scores[lr]) if scores else None
 
 
-def searched(evidence: Evidence, suite: str, method: str) -> Record | None:
-    """The trial that the oracle chooses, whatever was searched; the default where it is as good."""
-    found = [r for r in evidence.trial(suite, method) if not _first(r)]
-    found = [r for r in found if r.run["data"].get("corruption") != "extra"]
-    return max(found, key=lambda r: (accuracy(r), not r.run["hyperparameters"]), default=None)
-
-
 def rules_table(evidence: Evidence, suite: str, rules: tuple[Rule, ...]) -> str:
     """Per method: accuracy over the rates, what each rule chooses, and what that gives."""
     rows = []
@@ -71,19 +64,19 @@ def rules_table(evidence: Evidence, suite: str, rules: tuple[Rule, ...]) -> str:
 def rates_table(evidence: Evidence, suite: str, rule: Rule) -> str:
     """Accuracy by learning rate: how sensitive a method is."""
     views = {m: view(evidence, suite, m, rule) for m in METHODS if m in TUNED}
-    all_rates = sorted({lr for trials in views.values() for lr in trials})
-    rows = []
-    for method, trials in views.items():
-        if not trials:
-            continue
-        top = max(accuracy(r) for r in trials.values())
-        cells = []
-        for lr in all_rates:
-            value = accuracy(trials[lr]) if lr in trials else None
-            text = DASH if value is None else f"{value:.2f}"
-            cells.append(f"**{text}**" if value == top else text)
-        rows.append([method, *cells])
-    return markdown(["method", *(f"{lr:g}" for lr in all_rates)], rows)
+    return rates_markdown({m: trials for m, trials in views.items() if trials})
+
+
+def rates_markdown(rows: Mapping[str, Mapping[float, Record]]) -> str:
+    """A row for each method, a column for each rate, the best of a row in bold."""
+    all_rates = sorted({lr for trials in rows.values() for lr in trials})
+    cells = []
+    for title, trials in rows.items():
+        values = {lr: accuracy(r) for lr, r in trials.items()}
+        top = max(values.values()) if len(values) > 1 else None
+        texts = {lr: f"**{v:.2f}**" if v == top else f"{v:.2f}" for lr, v in values.items()}
+        cells.append([title, *(texts.get(lr, DASH) for lr in all_rates)])
+    return markdown(["method", *(f"{lr:g}" for lr in all_rates)], cells)
 
 
 def accuracy(record: Record) -> float:

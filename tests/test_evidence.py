@@ -26,6 +26,7 @@ SENTENCES = (
     "streams-caption",
     "weights-resnet18",
     "auto-network",
+    "auto-imagenet",
     "rare-classes",
 )  # blocks of one line
 
@@ -69,13 +70,16 @@ def network(build, evidence, tmp_path):
     parts = [r for r in evidence.records if r.tags["suite"] == "gfret-parts"]
     folder = tmp_path / "evidence"
 
-    def fill(labels=(), gain=0.0, tuned=(), search=False):
+    def fill(labels=(), gain=0.0, search=False):
         store = Store(folder)
         for label in labels:
             store.put(moved(shared[label], NETWORK, gain=gain if label == "g-fret" else 0.0))
-        for method in tuned:
-            lr = {"hyperparameters": {"lr": 0.5}}
-            store.put(moved(shared[method], NETWORK, f"{method} (tuned: oracle)", **lr))
+        for entry in load_suite(NETWORK).methods if search else []:
+            if entry.title.endswith(build.network.TUNED_ROW):
+                own = {"hyperparameters": entry.hyperparameters}
+                store.put(moved(shared[entry.name], NETWORK, entry.title, **own))
+                own = {"hyperparameters": {"lr": 0.5}}
+                store.put(moved(shared[entry.name], build.network.RATES, "another rate", **own))
         for record in [r for r in parts if r.run["seed"] == 0] if search else []:
             store.put(moved(record, "gfret-parts-resnet18"))
         for record in evidence.trial("cifar10c-shared", "g-fret", limit=256) if search else []:
@@ -89,7 +93,7 @@ def network(build, evidence, tmp_path):
 
 def test_the_network_of_the_paper_fills_its_blocks(build, evidence, network):
     tuned, released = build.tuning.TUNED, [f"{m} (released)" for m in build.network.VARIANTS]
-    found = network(["source", "bn", *tuned, *released], 0.05, tuned, search=True)
+    found = network(["source", "bn", *tuned, *released], 0.05, search=True)
     store = Store(found.folder)
     for kind in ("redundancy", "tsne"):
         store.put_analysis(f"{kind}-resnet18", evidence.analyses[f"{kind}-cifar10"])
@@ -130,6 +134,18 @@ def test_the_network_of_the_paper_in_part(build, network):
     assert "| `bn` | **74." in build.tables.results_table(found)
     found = network(build.tuning.TUNED, gain=-0.05)
     assert "**no**, 8 of 10: g-fret 69." in build.network.first_lines(found)[0]
+
+
+def test_what_is_called_tuned_is_the_best_rate_that_was_run(build, evidence):
+    suite = load_suite(NETWORK).methods
+    tuned = {e.name: e for e in suite if e.title == f"{e.name} {build.network.TUNED_ROW}"}
+    found = [r for r in evidence.records if r.tags["suite"] == build.network.RATES]
+    assert {r.run["method"] for r in found} == set(build.tuning.TUNED)
+    for method in build.tuning.TUNED:
+        runs = [r for r in found if r.run["method"] == method]
+        best = max(runs, key=lambda r: r.overall["mean_over_domains"])
+        wanted = tuned[method].hyperparameters if method in tuned else {}
+        assert best.run["hyperparameters"] == wanted, method
 
 
 def test_the_weights_in_the_repository(monkeypatch):

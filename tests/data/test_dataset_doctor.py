@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fretta.data import Diagnosis, doctor, list_datasets
+from fretta.data import DoctorReport, doctor, list_datasets
 from fretta.errors import ConfigError
 
 Tree = Callable[..., Path]
 PARTS = ("decoded", "unreadable", "not tried")
 
 
-def texts(report: Diagnosis, level: str) -> str:
+def texts(report: DoctorReport, level: str) -> str:
     return "\n".join(f.text for f in report.findings if f.level == level)
 
 

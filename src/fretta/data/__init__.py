@@ -12,7 +12,7 @@ from ..corruptions import EXTRA as EXTRA_CORRUPTIONS
 from ..models.preprocessing import Preprocessing
 from .cifar_pickle import read_batch
 from .datasets import dataset_options, list_datasets, open_dataset
-from .doctor import Diagnosis, Finding, doctor
+from .doctor import DoctorReport, Finding, doctor
 from .domain import Dataset, Domain, Unreadable
 from .order import Order
 from .shift import with_corruptions
@@ -24,7 +24,7 @@ __all__ = [
     "EXTRA_CORRUPTIONS",
     "Batch",
     "Dataset",
-    "Diagnosis",
+    "DoctorReport",
     "Domain",
     "Finding",
     "Order",

@@ -36,7 +36,7 @@ class Finding:
 
 
 @dataclass
-class Diagnosis:
+class DoctorReport:
     """Plain data; `lines()` renders it."""
 
     dataset: str
@@ -68,7 +68,7 @@ def doctor(
     images: int | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> Diagnosis:
+) -> DoctorReport:
     """Check a data set. Damage is reported, not raised.
 
     images: decode at most this many per domain, evenly spread (None: every one; 0: none).
@@ -80,7 +80,7 @@ def doctor(
     if unknown or (options and key != "folder"):
         raise ConfigError(f"doctor({key!r}) takes no option {listed(unknown or options)}")
     place = None if root is None else Path(root)
-    checkup = _Checkup(Diagnosis(key), images, progress)
+    checkup = _Checkup(DoctorReport(key), images, progress)
     try:
         if key in DOMAIN_SETS:
             checkup.domain_set(key, place)
@@ -96,7 +96,7 @@ def doctor(
             checkup.digits()
     except FrettaError as error:  # nothing further can be checked
         checkup.add("error", str(error))
-    return checkup.diagnosis
+    return checkup.report
 
 
 def _count(count: int, what: str = "image") -> str:
@@ -105,17 +105,17 @@ def _count(count: int, what: str = "image") -> str:
 
 @dataclass
 class _Checkup:
-    """One method for each kind of data set; all add to the diagnosis."""
+    """One method for each kind of data set; all add to the report."""
 
-    diagnosis: Diagnosis
+    report: DoctorReport
     images: int | None
     progress: Progress | None
 
     def add(self, level: str, text: str) -> None:
-        self.diagnosis.findings.append(Finding(level, text))
+        self.report.findings.append(Finding(level, text))
 
     def attempt(self, function: Callable[..., Any], *args: Any) -> Any:
-        """The result, or None and an error in the diagnosis."""
+        """The result, or None and an error in the report."""
         try:
             return function(*args)
         except DataError as error:
@@ -242,7 +242,7 @@ class _Checkup:
         """Per domain and in total, what can be read; what else lies in the folders."""
         if not domains:
             return
-        unreadable = self.diagnosis.unreadable
+        unreadable = self.report.unreadable
         chosen = [self._chosen(domain.paths or []) for domain in domains]
         total, done = sum(map(len, chosen)), 0
         with ThreadPoolExecutor(2) as pool:  # Pillow decodes outside the interpreter lock
