@@ -206,6 +206,15 @@ def which_text(scores: Scores, costs: Costs) -> str:
     large = {m: kinds[m]["large batches"] for m in scores.published}
     lead = sorted((m for m in large if large[m] is not None), key=lambda m: -(large[m] or 0.0))[:3]
     near = ", ".join(f"`{m}` {large[m]:.1f}" for m in lead)
+    gap, ahead, where = min(
+        (pair[0] - pair[1], m, s)
+        for m in scores.published
+        for s in KINDS["large batches"]
+        if (pair := scores.pair(s, "auto", m)) is not None
+    )
+    place = scores.titles[where].partition(",")[0]
+    cost = f", at {costs[ahead]:.0f} ×" if ahead in costs else ""
+    missed = f"; on {place} `{ahead}` is {-gap:.1f} ahead{cost}" if gap < -MARGIN else ""
 
     def holds(method: str) -> bool:
         pairs = [(a, b) for k in KINDS if (a := kinds[method][k]) and (b := source[k])]
@@ -231,7 +240,7 @@ def which_text(scores: Scores, costs: Costs) -> str:
         f" `stein`, which learns nothing, takes {costs['stein']:.1f} times the source model's time,"
         f" `auto` {costs['auto']:.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
-        f" {mine['large batches']:.1f}."
+        f" {mine['large batches']:.1f}{missed}."
         f" On single images, on uneven or sorted classes, or where nothing shifted, most fall below"
         f" the source model, by up to {-loss:.0f} points on one stream (`{loser}`,"
         f" {scores.titles[stream]}); {safe} within half a point of it on"
