@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pandas import DataFrame
 
@@ -32,9 +33,12 @@ def _released(evidence: Evidence, method: str) -> DataFrame:
 
 def _tuned(evidence: Evidence, method: str) -> DataFrame:
     """The best rate of RATES, where it is not the default."""
-    label = f"{method} {TUNED_ROW}"
-    wanted = {entry.label for entry in load_suite(SUITE).methods}
-    return evidence.accuracy(SUITE, label if label in wanted else method)
+    return evidence.accuracy(SUITE, f"{method} {TUNED_ROW}" if method in chosen() else method)
+
+
+def chosen() -> dict[str, dict[str, Any]]:
+    """By method, the settings of the rows called tuned."""
+    return {e.name: e.hyperparameters for e in load_suite(SUITE).methods if TUNED_ROW in e.title}
 
 
 WAYS: Mapping[str, Callable[[Evidence, str], DataFrame]] = {
@@ -79,13 +83,12 @@ def _first(evidence: Evidence, scores_of: Callable[[Evidence, str], DataFrame]) 
 
 def tuned_table(evidence: Evidence) -> str:
     """The rates that were chosen with labels, and what they give."""
-    chosen = {entry.label: entry.hyperparameters for entry in load_suite(SUITE).methods}
-    rows = []
+    settings, rows = chosen(), []
     for method in TUNED:
         default, tuned = _default(evidence, method), _tuned(evidence, method)
         if tuned.empty:
             continue
-        setting = describe(chosen.get(f"{method} {TUNED_ROW}", {})) or "the default"
+        setting = describe(settings.get(method, {})) or "the default"
         rows.append([method, setting, percent(default), percent(tuned), points(tuned, default)])
     return markdown(["method", "chosen", "default", "tuned", "difference"], rows)
 
