@@ -165,9 +165,8 @@ def filled(text: str, evidence: Evidence, where: str) -> str:
     return BLOCK.sub(block, text)
 
 
-def stale(root: Path, folder: Path) -> list[str]:
+def stale(root: Path, evidence: Evidence) -> list[str]:
     """The pages that do not say what the records say."""
-    evidence = Evidence(folder)
     texts = {name: (root / name).read_text(encoding="utf-8") for name in FILES}
     return [name for name, text in texts.items() if filled(text, evidence, name) != text]
 
@@ -178,7 +177,7 @@ def main() -> None:
             print(f"packed {Store(folder).pack()} records of {folder.name}")
     root, evidence = HERE.parent, Evidence(HERE)
     if "--check" in sys.argv[1:]:
-        found = stale(root, HERE)
+        found = stale(root, evidence)
         if found:
             raise SystemExit(
                 f"{', '.join(found)}: not what the records say; run python -m evidence.build"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from .committed import METHODS, Evidence
@@ -86,9 +89,17 @@ class Scores:
 
     def seeds(self, stream: str) -> set[int]:
         """Those that most methods with runs on the stream have: another seed is another stream."""
-        found = [seed for (name, _), runs in self.runs.items() if name == stream for seed in runs]
-        methods = sum(name == stream for name, _ in self.runs)
-        return {seed for seed in found if 2 * found.count(seed) > methods}
+        return self._seeds.get(stream, set())
+
+    @cached_property
+    def _seeds(self) -> dict[str, set[int]]:
+        runs: dict[str, list[Iterable[int]]] = {}
+        for (stream, _), found in self.runs.items():
+            runs.setdefault(stream, []).append(found)
+        return {
+            stream: {s for s, n in Counter(chain.from_iterable(of)).items() if 2 * n > len(of)}
+            for stream, of in runs.items()
+        }
 
     def lacks(self, method: str, streams: Sequence[str]) -> bool:
         """Whether it was run on fewer seeds than most methods."""

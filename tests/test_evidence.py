@@ -36,8 +36,8 @@ def evidence(build):
     return build.Evidence(FOLDER)
 
 
-def test_pages_and_records_agree(build):
-    assert build.stale(ROOT, FOLDER) == []
+def test_pages_and_records_agree(build, evidence):
+    assert build.stale(ROOT, evidence) == []
 
 
 def test_every_block_is_on_some_page_and_none_is_empty(build):
@@ -175,7 +175,9 @@ def test_a_changed_number_is_noticed(build, tmp_path):
     record = next(found)
     first = {**record.rows[0], "accuracy": record.rows[0]["accuracy"] + 0.01}
     store.put(replace(record, rows=[first, *record.rows[1:]]))
-    assert {"docs/evidence.md", "docs/performance.md"} <= set(build.stale(ROOT, copy))
+    assert {"docs/evidence.md", "docs/performance.md"} <= set(
+        build.stale(ROOT, build.Evidence(copy))
+    )
 
 
 def test_everything_is_complete_and_from_committed_code(evidence):

@@ -47,6 +47,7 @@ class Setup:
     results: DataFrame
     note: str = ""  # tells it from others of the same name
     _measures: dict[str, DataFrame] = field(default_factory=dict, repr=False)
+    _scores: dict[tuple[str, tuple[str, ...]], DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:
@@ -79,14 +80,18 @@ class Setup:
 
     def scores(self, domains: Sequence[str], measure: str = "accuracy") -> DataFrame:
         """A measure as `value`, of the seeds that have all these domains; see significance.py."""
-        if measure not in self._measures:
-            self._measures[measure] = self._of_measure(measure)
-        found = self._measures[measure]
-        found = found[found.index.isin(domains, level="domain")]
-        if len(set(domains)) == 1:
-            return found
-        counts = found["value"].groupby(["row", "seed"]).transform("size")
-        return found[counts == len(set(domains))]
+        wanted = tuple(dict.fromkeys(domains))
+        key = (measure, wanted)
+        if key not in self._scores:
+            if measure not in self._measures:
+                self._measures[measure] = self._of_measure(measure)
+            found = self._measures[measure]
+            found = found[found.index.isin(wanted, level="domain")]
+            if len(wanted) != 1:
+                counts = found["value"].groupby(["row", "seed"]).transform("size")
+                found = found[counts == len(wanted)]
+            self._scores[key] = found
+        return self._scores[key]
 
     def _of_measure(self, measure: str) -> DataFrame:
         if measure not in self.results:
