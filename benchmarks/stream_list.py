@@ -125,6 +125,17 @@ PLANS: dict[str, Plan] = {
     for plan in (
         Plan("digits-64", "digits-C, 64", "digits", {"name": "digits"}, 64),
         Plan("digits-8", "digits-C, 8", "digits", {"name": "digits"}, 8),
+        # 128 images of each corruption, which know nothing of each other: a folder to be sorted once
+        Plan(
+            "digits-short",
+            "digits-C, 128 images, 64",
+            "digits",
+            {"name": "digits"},
+            64,
+            order="independent",
+            options={"limit": 128},
+        ),
+        _cifar("cifar-short", "CIFAR-10-C, 128 images, 64", 64, 128, order="independent"),
         _cifar("clean", "CIFAR-10 clean, 128", 128, 1024, data={"name": "cifar10"}),
         _cifar("cifar-128", "CIFAR-10-C, 128", 128, 256),
         _cifar("cifar-8", "CIFAR-10-C, 8", 8, 256),

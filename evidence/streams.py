@@ -20,6 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("digits-64", "digits-8", "cifar-128", "cifar-8", "cifar-1", "cifar-lt"),
         LONG,
     ),
+    "Short: every corruption begins anew": ("digits-short", "cifar-short"),
     "Clean, and one frequent class": (
         "clean",
         *(f"{shift}-{share}" for shift in ("clean", "noise", "fog") for share in ONE_CLASS),
@@ -35,6 +36,7 @@ _UNEVEN = tuple(f"{shift}-{share}" for shift in ("clean", "noise", "fog") for sh
 KINDS: dict[str, tuple[str, ...]] = {  # the long stream is left out: few methods were run on it
     "large batches": ("digits-64", "cifar-128"),
     "small batches": ("digits-8", "cifar-8", "cifar-1"),
+    "128 images": ("digits-short", "cifar-short"),
     "uneven classes": ("cifar-lt", *_UNEVEN),
     "sorted classes": ("correlated-16", "correlated-4", "sorted-16", "sorted-4"),
     "no shift": ("clean", "imagenet-clean"),
