@@ -1,6 +1,8 @@
 """Is the verdict without labels right, whatever the shares of the classes?
 
     FRETTA_DATA=... python benchmarks/verdicts.py --raw raw/ --out evidence/benchmarks/verdicts.json
+    FRETTA_DATA=... python benchmarks/verdicts.py --methods auto,stein --only report --raw raw-auto/ \
+        --out evidence/benchmarks/verdicts-auto.json
     python -m evidence.build
 
 Streams of CIFAR-10 (ResNet-20), digits and PACS (EfficientNet-Lite0 at 160 pixels), clean and
@@ -111,14 +113,14 @@ def _uneven(number: int, classes: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def methods_of(stream: VerdictStream) -> list[str]:
-    """The source model, batch statistics, and others in turns; all on digits, which cost little."""
+    """Batch statistics, and others in turns; all on digits, which cost little."""
     others = [m for m in list_methods() if m not in ("source", "bn", LEFT_OUT)]
     if stream.data == "digits":
-        return ["source", "bn", *others]
+        return ["bn", *others]
     if stream.data == "pacs":
         others.remove("tipi")  # slow
     some = 2 if stream.data == "cifar10" else 3
-    return ["source", "bn", *(others[(some * stream.seed + i) % len(others)] for i in range(some))]
+    return ["bn", *(others[(some * stream.seed + i) % len(others)] for i in range(some))]
 
 
 # ---- logits -------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def drawn(labels: NDArray[np.int64], stream: VerdictStream) -> NDArray[np.int64]
     return np.asarray(random.permutation(np.concatenate(parts)))
 
 
-def collect(stream: VerdictStream, file: Path) -> None:
+def collect(stream: VerdictStream, methods: list[str], file: Path) -> None:
     cases = opened(stream.data, stream.domain, stream.severity)
     domains = [case.data.domains[0] for case in cases]
     labels = np.concatenate([np.asarray(d.labels) for d in domains])
@@ -183,7 +185,7 @@ def collect(stream: VerdictStream, file: Path) -> None:
         pixels = np.concatenate([d.read(np.arange(len(d.labels))) for d in domains])[index]
     x = case.preprocessing.apply(torch.from_numpy(pixels).permute(0, 3, 1, 2))
     logits: dict[str, NDArray[Any]] = {"labels": labels[index]}
-    for name in methods_of(stream):
+    for name in ("source", *methods):
         source = source_images(stream.data)[0][:128].split(BATCH) if name == "eata" else None
         adapter = fretta.adapt(case.net, name, source=source)
         logits[name] = np.concatenate([adapter(b).detach().numpy() for b in x.split(BATCH)])
@@ -239,6 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--raw", type=Path, required=True, help="folder of the stored logits")
     parser.add_argument("--only", default="", help="run streams whose name begins so")
+    parser.add_argument("--methods", help="these on every stream; default: most, in turns")
     parser.add_argument("--report", action="store_true", help="run no model")
     parser.add_argument("--out", default="verdicts.json", help="what came out, run by run")
     arguments = parser.parse_args()
@@ -252,7 +255,8 @@ def main() -> None:
     for stream in () if arguments.report else streams():
         file = arguments.raw / f"{stream.name}.npz"
         if stream.name.startswith(arguments.only) and not file.is_file():
-            collect(stream, file)
+            chosen = arguments.methods
+            collect(stream, chosen.split(",") if chosen else methods_of(stream), file)
             print(stream.name, flush=True)
     write_rows(arguments.out, rows_of(arguments.raw))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,8 +93,10 @@ TITLES = {"cifar10": "CIFAR-10", "digits": "digits", "pacs": "PACS"}
 CLEAR = 0.1  # a change of accuracy that one would want to be told
 
 
-def _verdicts(evidence: Evidence, part: str) -> Rows:
-    return [row for row in _rows(evidence, "verdicts") if row["part"] == part]
+def _verdicts(evidence: Evidence, file: str = "verdicts", methods: Sequence[str] = ()) -> Rows:
+    """On streams that no constant was chosen on; of these methods, or of all."""
+    rows = [row for row in _rows(evidence, file) if row["part"] == "report"]
+    return [row for row in rows if not methods or row["method"] in methods]
 
 
 def _word(row: dict[str, Any], prefix: str) -> bool | None:
@@ -122,8 +124,18 @@ def _coverage(rows: Rows, prefix: str = "") -> str:
 
 
 def verdicts_table(evidence: Evidence) -> str:
-    """Streams that no constant was chosen on, by data, shift and balance."""
-    rows, lines = _verdicts(evidence, "report"), []
+    return _table(_verdicts(evidence))
+
+
+def auto_verdicts(evidence: Evidence) -> str:
+    """Of the default method, with what was said wrongly."""
+    rows = _verdicts(evidence, "verdicts-auto", ["auto"])
+    return "\n\n".join([_text(rows), _wrong_lines(rows), _table(rows)]).replace("\n\n\n", "\n")
+
+
+def _table(rows: Rows) -> str:
+    """By data, shift and balance."""
+    lines = []
     for data, title in TITLES.items():
         for shifted in (False, True):
             for uneven in (False, True):
@@ -160,8 +172,11 @@ def _met(value: float, limit: float, unit: str = "") -> str:
 
 
 def verdicts_text(evidence: Evidence) -> str:
+    return _text(_verdicts(evidence))
+
+
+def _text(rows: Rows) -> str:
     """The whole in a few sentences."""
-    rows = _verdicts(evidence, "report")
     shares, images = ([r[key] for r in rows] for key in ("share", "images"))
     parts = [
         f"{len({r['stream'] for r in rows})} streams, {100 * min(shares):.0f} to"
@@ -174,7 +189,7 @@ def verdicts_text(evidence: Evidence) -> str:
         share, far = 100 * len(wrong) / len(rows), max(_outside(r, prefix) for r in rows)
         parts.append(
             f"{title}: {len(claims)} of {len(rows)} verdicts claim help or harm, {len(wrong)} of"
-            f" them wrongly ({share:.1f} % of all; {_met(share, MEANT['wrong'], ' %')}); the truth"
+            f" them wrongly ({share:.1f} % of all verdicts; {_met(share, MEANT['wrong'], ' %')}); the truth"
             f" is at most {far:.2f} half-widths from the middle of the interval"
             f" ({_met(far, MEANT['far'])}), which holds it in {_coverage(rows, prefix)}."
         )
@@ -182,8 +197,12 @@ def verdicts_text(evidence: Evidence) -> str:
 
 
 def wrong_list(evidence: Evidence) -> str:
+    return _wrong_lines(_verdicts(evidence))
+
+
+def _wrong_lines(rows: Rows) -> str:
     """What was said wrongly, and of what."""
-    rows, lines = _verdicts(evidence, "report"), []
+    lines = []
     for prefix, title in WITH.items():
         groups: dict[str, Rows] = {}
         for row in _wrong(rows, prefix):
@@ -208,7 +227,7 @@ def uneven_text(evidence: Evidence) -> str:
     row = max(
         (
             r
-            for r in _verdicts(evidence, "report")
+            for r in _verdicts(evidence)
             if (r["data"], r["shifted"], r["uneven"], r["method"]) == ("cifar10", False, True, "bn")
         ),
         key=lambda r: r["change"] - r["true"],
