@@ -125,7 +125,7 @@ PLANS: dict[str, Plan] = {
     for plan in (
         Plan("digits-64", "digits-C, 64", "digits", {"name": "digits"}, 64),
         Plan("digits-8", "digits-C, 8", "digits", {"name": "digits"}, 8),
-        # 128 images of each corruption, which know nothing of each other: a folder to be sorted once
+        # 128 images of each corruption, a reset before each: a folder to be sorted once
         Plan(
             "digits-short",
             "digits-C, 128 images, 64",

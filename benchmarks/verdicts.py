@@ -1,8 +1,8 @@
 """Is the verdict without labels right, whatever the shares of the classes?
 
     FRETTA_DATA=... python benchmarks/verdicts.py --raw raw/ --out evidence/benchmarks/verdicts.json
-    FRETTA_DATA=... python benchmarks/verdicts.py --methods auto,stein --only report --raw raw-auto/ \
-        --out evidence/benchmarks/verdicts-auto.json
+    FRETTA_DATA=... python benchmarks/verdicts.py --methods auto,stein --only report \
+        --raw raw-auto/ --out evidence/benchmarks/verdicts-auto.json
     python -m evidence.build
 
 Streams of CIFAR-10 (ResNet-20), digits and PACS (EfficientNet-Lite0 at 160 pixels), clean and

@@ -187,9 +187,11 @@ def _text(rows: Rows) -> str:
         claims = [r for r in rows if _word(r, prefix) is not None]
         wrong = _wrong(rows, prefix)
         share, far = 100 * len(wrong) / len(rows), max(_outside(r, prefix) for r in rows)
+        of_claims = 100 * len(wrong) / max(len(claims), 1)
         parts.append(
             f"{title}: {len(claims)} of {len(rows)} verdicts claim help or harm, {len(wrong)} of"
-            f" them wrongly ({share:.1f} % of all verdicts; {_met(share, MEANT['wrong'], ' %')}); the truth"
+            f" them wrongly ({of_claims:.1f} % of the claims, {share:.1f} % of all verdicts;"
+            f" {_met(share, MEANT['wrong'], ' %')}); the truth"
             f" is at most {far:.2f} half-widths from the middle of the interval"
             f" ({_met(far, MEANT['far'])}), which holds it in {_coverage(rows, prefix)}."
         )

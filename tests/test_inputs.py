@@ -52,6 +52,7 @@ BAD = {
     "empty": (torch.empty(0, 3, 32, 32), r"shape \(0, 3, 32, 32\)"),
     "one number": (torch.tensor(1.0), r"shape \(\)"),
     "a list": ([[1.0]], r"the batch is a list"),
+    "one image": (torch.randn(3, 32, 32), r"\(3, 32, 32\): it wants \(N, C, H, W\).*x\[None\]"),
     "too small": (torch.randn(4, 3), r"cannot process a batch of shape \(4, 3\); it says"),
 }
 

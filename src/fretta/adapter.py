@@ -409,10 +409,15 @@ class Adapter(nn.Module):
             self._load_checked(state_dict)
 
     def _load_checked(self, state: Mapping[str, Any]) -> None:
-        if state.get("format") != STATE_FORMAT or state.get("method") != self.method.key:
+        if "format" not in state:
+            raise StateError(
+                "this is no state of an adapter, which adapter.state_dict() gives; weights of a"
+                " model go into the model, before fretta.adapt"
+            )
+        if state["format"] != STATE_FORMAT or state.get("method") != self.method.key:
             raise StateError(
                 f"this is not a state of {self.method.key!r} in format {STATE_FORMAT}: it says"
-                f" method {state.get('method')!r}, format {state.get('format')!r}"
+                f" method {state.get('method')!r}, format {state['format']!r}"
             )
         content = {name: value for name, value in state.items() if name != "digest"}
         if state.get("digest") not in (None, digest(content)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import os
@@ -202,12 +203,15 @@ def build(spec: str, num_classes: int | None = None, pretrained: bool = False) -
 def _timm(name: str, num_classes: int | None, pretrained: bool) -> nn.Module:
     timm = import_timm()
     if not timm.is_model(name):
-        close = timm.list_models(f"*{name}*")[:5]
-        raise ConfigError(
-            f"timm has no model {name!r}; near it are {close or 'none: see timm.list_models()'}"
-        )
+        raise ConfigError(_unknown("timm", name, timm.list_models()))
     model: nn.Module = timm.create_model(name, pretrained, **_head(num_classes))
     return model
+
+
+def _unknown(library: str, name: str, known: list[str]) -> str:
+    close = [k for k in known if name in k][:5] or difflib.get_close_matches(name, known, 5, 0.5)
+    near = f"near it are {', '.join(close)}" if close else f"see {library}'s list_models()"
+    return f"{library} has no model {name!r}; {near}"
 
 
 def _head(num_classes: int | None) -> dict[str, int]:
@@ -218,8 +222,7 @@ def _torchvision(name: str, num_classes: int | None, pretrained: bool) -> nn.Mod
     import_torchvision()
     models = importlib.import_module("torchvision.models")
     if name not in models.list_models():
-        close = models.list_models(include=f"*{name}*")[:5]
-        raise ConfigError(f"torchvision has no model {name!r}; near it are {close or 'none'}")
+        raise ConfigError(_unknown("torchvision", name, models.list_models()))
     weights = "DEFAULT" if pretrained else None
     model: nn.Module = models.get_model(name, weights=weights, **_head(num_classes))
     return model

@@ -156,6 +156,8 @@ class Classifier:
         message = f"the model cannot process a batch of shape {tuple(x.shape)}"
         convolutions = (m for m in self.net.modules() if isinstance(m, nn.Conv2d))
         first = next(convolutions, None)
+        if first is not None and x.dim() == 3:
+            return f"{message}: it wants (N, C, H, W); for one image give x[None]"
         if first is not None and x.dim() == 4 and x.shape[1] != first.in_channels:
             return (
                 f"{message}: it has {x.shape[1]} channels (dimension 1), the first convolution"
