@@ -39,6 +39,7 @@ esac
 case $what in estimate | all)
     python "$here/estimate.py" --raw raw --out "$out/estimate.json"
     python "$here/verdicts.py" --raw raw/verdicts --out "$out/verdicts.json"
+    python "$here/verdicts.py" --methods auto,stein --only report --raw raw/verdicts-auto --out "$out/verdicts-auto.json"
     python "$here/diagnose.py" --out "$out/diagnose.json"
     python "$here/diagnose.py" --data pacs --out "$out/diagnose-pacs.json"
     ;;

@@ -248,13 +248,14 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FrettaWarning)
     arguments.raw.mkdir(parents=True, exist_ok=True)
-    for data in () if arguments.report else ("digits", "cifar10", "pacs"):
+    wanted = [s for s in streams() if not arguments.report and s.name.startswith(arguments.only)]
+    for data in dict.fromkeys(stream.data for stream in wanted):
         file = arguments.raw / f"source.{data}.npz"
-        if not file.is_file() and data in (arguments.only or data):
+        if not file.is_file():
             collect_source(data, file)
-    for stream in () if arguments.report else streams():
+    for stream in wanted:
         file = arguments.raw / f"{stream.name}.npz"
-        if stream.name.startswith(arguments.only) and not file.is_file():
+        if not file.is_file():
             chosen = arguments.methods
             collect(stream, chosen.split(",") if chosen else methods_of(stream), file)
             print(stream.name, flush=True)

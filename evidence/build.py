@@ -99,6 +99,7 @@ BLOCKS: Mapping[str, Callable[[Evidence], str]] = {
     "estimate-others": estimates.others_table,
     "verdicts": estimates.verdicts_table,
     "verdicts-in-short": estimates.verdicts_text,
+    "verdicts-auto": estimates.auto_verdicts,
     "verdicts-wrong": estimates.wrong_list,
     "estimate-uneven": estimates.uneven_text,
     "guard-laboratory": guards.laboratory_table,
