@@ -123,8 +123,8 @@ def auto_text(evidence: Evidence) -> str:
     best = max(means, key=lambda m: means[m])
     few = " (one seed)" if len(seeds) == 1 else ""
     return (
-        f"On a CIFAR ResNet-18 along 15 corruptions{few} `auto` has {auto:.1f}, the source model"
-        f" {means['source']:.1f}, `bn` {means['bn']:.1f} and the best, `{best}`, {means[best]:.1f}"
+        f"On a CIFAR ResNet-18{few} `auto` has {auto:.1f}, the source model"
+        f" {means['source']:.1f}, `bn` {means['bn']:.1f}, the best, `{best}`, {means[best]:.1f}"
         f" ([more](docs/auto.md#what-is-not-met)).{_imagenet(evidence)}{_transformer(evidence)}"
     )
 
@@ -137,8 +137,8 @@ def _imagenet(evidence: Evidence) -> str:
     wanted = ("auto", "source", "bn", HALF)
     scores = {m: 100 * mean(evidence.accuracy(IMAGENET, m)) for m in wanted}
     return (
-        f" On ImageNet under 15 corruptions it stays with the source model, {scores['auto']:.1f};"
-        f" `bn` has {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}."
+        f" On ImageNet it stays with the source model, {scores['auto']:.1f}; `bn` has"
+        f" {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}."
     )
 
 
@@ -150,8 +150,8 @@ def _transformer(evidence: Evidence) -> str:
         return ""
     best = max(methods, key=lambda m: means[m])
     return (
-        f" On a small transformer (digits) `auto` has {means['auto']:.1f}, the source model"
-        f" {means['source']:.1f} and the best, `{best}`, {means[best]:.1f}"
+        f" On a small transformer (digits) it has {means['auto']:.1f}, the source model"
+        f" {means['source']:.1f}, the best, `{best}`, {means[best]:.1f}"
         " ([more](docs/auto.md#networks-without-batch-norms))."
     )
 

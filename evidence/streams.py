@@ -190,11 +190,11 @@ def caption(scores: Scores) -> str:
     few = f", {FEWER} fewer seeds than most" if lacking else ""
     return (
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
-        f" {seeds}, every method with its default. Bold is the best, {WORSE} more than half a point"
-        f" below the source model{few}. {len(KINDS['uneven classes'])} of the streams have uneven"
-        " classes. Cost: the time of a step over the source model's, batches of 64. Our own two"
-        " methods were chosen on other seeds of CIFAR-10-C and digits"
-        " ([more](docs/auto.md#what-was-looked-at)). All data but digits are not public."
+        f" {seeds}, default settings. Bold is the best, {WORSE} more than half a point"
+        f" below the source model{few}. Cost: the time of a step over the source model's. Our own"
+        " methods were chosen on"
+        " other seeds of CIFAR-10-C and digits ([more](docs/auto.md#what-was-looked-at)). All data"
+        " but digits are not public."
     )
 
 
@@ -247,14 +247,14 @@ def which_text(scores: Scores, costs: Costs) -> str:
         if (pair := scores.pair(s, m, "source")) is not None
     )
     return (
-        f"Start with `auto`: it leads every published method by more than half a point on {first}"
+        f"Start with `auto`: it leads all published methods by over half a point on {first}"
         f" of {len(compared)} kinds of streams{few}, is level with the best on {level}, and"
         f" {low} the source model on every stream{lost}."
         f" `stein` learns nothing and takes {costs['stein']:.1f} times the source model's time,"
         f" `auto` {costs['auto']:.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
         f" {mine['large batches']:.1f}{missed}."
-        f" On single images, on uneven or sorted classes, or where nothing shifted, most fall below"
+        f" On single images, uneven or sorted classes and without shift most fall below"
         f" the source model, by up to {-loss:.0f} points (`{loser}`, {scores.titles[stream]}); the"
         f" best of them over {len(scores.shared)} streams, `{best}`,"
         f" has {overall[best]:.1f}, the source model {overall['source']:.1f},"

@@ -139,7 +139,7 @@ def test_kinds_of_streams_and_which_method_to_use(tables: Any) -> None:
     assert rows["auto"].endswith("| 3.0 × |")
     words = tables.which_text(tables.Scores(made), costs)
     assert "takes 2.0 times the source model's time, `auto` 3.0." in words
-    leads = f"more than half a point on 1 of {len(tables.KINDS)} kinds of streams"
+    leads = f"by over half a point on 1 of {len(tables.KINDS)} kinds of streams"
     assert f"{leads}, is level with the best on 0, and at least as good as the source" in words
     assert "on no shift `sar` has 90.0, `auto` 80.0" in words
     assert "by up to 10 points (`bn`" in words
