@@ -3,7 +3,7 @@
     FRETTA_DATA=... python benchmarks/costs.py [--batch-size 64] [--rounds 12] [--out costs.json]
 
 All methods take turns in one process, batch by batch along one stream of CIFAR-10-C, so that a busy
-machine slows all of them. `memo` takes each image by itself and is left out.
+machine slows all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     limit = -(-wanted * options.batch_size // len(case.data.domains))
     stream = case.stream("continual", seed=0, batch_size=options.batch_size, limit=limit)
     batches = [item.x for item in case.items(kept_stream(stream, cache / "pixels"))][:wanted]
-    adapters = {name: case.adapter(name) for name in REGISTRY if name != "memo"}
+    adapters = {name: case.adapter(name) for name in REGISTRY}
     seconds: dict[str, list[float]] = {name: [] for name in adapters}
     for x in batches:
         for name, adapter in adapters.items():

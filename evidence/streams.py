@@ -215,7 +215,7 @@ def which_text(scores: Scores, costs: Costs) -> str:
     level = sum(abs(lead) <= MARGIN for lead in lead_of.values())
     behind = [
         f"on {k} `{(m := max(scores.published, key=lambda m: kinds[m][k] or 0.0))}` has"
-        f" {kinds[m][k]:.1f}, `auto` {mine[k]:.1f}"
+        f" {kinds[m][k]:.1f}{f' {FEWER}' * scores.lacks(m, KINDS[k])}, `auto` {mine[k]:.1f}"
         for k, lead in lead_of.items()
         if lead < -MARGIN
     ]
