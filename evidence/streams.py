@@ -190,11 +190,10 @@ def caption(scores: Scores) -> str:
     few = f", {FEWER} fewer seeds than most" if lacking else ""
     return (
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
-        f" {seeds}, default settings. Bold is the best, {WORSE} more than half a point"
+        f" {seeds}, defaults. Bold is the best, {WORSE} more than half a point"
         f" below the source model{few}. Cost: the time of a step over the source model's. Our own"
-        " methods were chosen on"
-        " other seeds of CIFAR-10-C and digits ([more](docs/auto.md#what-was-looked-at)). All data"
-        " but digits are not public."
+        " methods were chosen on other seeds of CIFAR-10-C and digits"
+        " ([more](docs/auto.md#what-was-looked-at)). Of the data only digits are public."
     )
 
 
@@ -225,7 +224,7 @@ def which_text(scores: Scores, costs: Costs) -> str:
     worst = min(scores.gaps("auto"))
     low = "at least as good as" if worst >= 0 else f"at most {-worst:.1f} points below"
     large = {m: kinds[m]["large batches"] for m in scores.published}
-    lead = sorted((m for m in large if large[m] is not None), key=lambda m: -(large[m] or 0.0))[:3]
+    lead = sorted((m for m in large if large[m] is not None), key=lambda m: -(large[m] or 0.0))[:2]
     near = ", ".join(f"`{m}` {large[m]:.1f}" for m in lead)
     gap, ahead, where = min(
         (pair[0] - pair[1], m, s)
@@ -250,7 +249,7 @@ def which_text(scores: Scores, costs: Costs) -> str:
         f"Start with `auto`: it leads all published methods by over half a point on {first}"
         f" of {len(compared)} kinds of streams{few}, is level with the best on {level}, and"
         f" {low} the source model on every stream{lost}."
-        f" `stein` learns nothing and takes {costs['stein']:.1f} times the source model's time,"
+        f" `stein` learns nothing; it takes {costs['stein']:.1f} times the source model's time,"
         f" `auto` {costs['auto']:.1f}."
         f" On large batches of mixed classes published methods do as well: {near}, `auto`"
         f" {mine['large batches']:.1f}{missed}."
