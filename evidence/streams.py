@@ -193,7 +193,7 @@ def caption(scores: Scores) -> str:
         f" {seeds}, defaults. Bold is the best, {WORSE} more than half a point"
         f" below the source model{few}. Cost: the time of a step over the source model's. Our own"
         " methods were chosen on other seeds of CIFAR-10-C and digits"
-        " ([more](docs/auto.md#what-was-looked-at)). Of the data only digits are public."
+        " ([more](docs/auto.md#what-was-looked-at)). The data, digits apart, are private copies."
     )
 
 
