@@ -14,7 +14,7 @@ from fretta.models.cards import card_path
 
 from .committed import METHODS, VARIANTS, Evidence, by_seed, compare, mean
 from .pages import LAM
-from .tables import LAYERNORM, NOT_RUN, markdown, percent, points
+from .tables import FEWER, LAYERNORM, NOT_RUN, markdown, percent, points
 from .tuning import TUNED, rates_markdown
 
 SUITE = "cifar10c-resnet18"
@@ -132,13 +132,17 @@ def auto_text(evidence: Evidence) -> str:
 IMAGENET, HALF = "imagenet-shared", "bn alpha=0.5"
 
 
+def _one_seed(evidence: Evidence) -> str:
+    return f" {FEWER}" if len(by_seed(evidence.accuracy(IMAGENET, HALF))) == 1 else ""
+
+
 def _imagenet(evidence: Evidence) -> str:
     """Where the default stays with the source model, and batch statistics would gain."""
     wanted = ("auto", "source", "bn", HALF)
     scores = {m: 100 * mean(evidence.accuracy(IMAGENET, m)) for m in wanted}
     return (
         f" On ImageNet it stays with the source model, {scores['auto']:.1f}; `bn` has"
-        f" {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}."
+        f" {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}{_one_seed(evidence)}."
     )
 
 
@@ -170,7 +174,7 @@ def hedge_text(evidence: Evidence) -> str:
         f" far less certain there (mean entropy of `bn` {entropy['bn']:.2f}, of the source model"
         f" {entropy['source']:.2f} nats), which it takes for harm. They gain all the same over 15"
         f" corruptions of severity 5: `bn` {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}"
-        " ([the table](evidence.md#imagenet-sample-c)); on the four milder ones of the stream below"
+        f"{_one_seed(evidence)} ([the table](evidence.md#imagenet-sample-c)); on the four milder ones of the stream below"
         " `bn` loses."
     )
 
