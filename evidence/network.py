@@ -174,8 +174,8 @@ def hedge_text(evidence: Evidence) -> str:
         f" far less certain there (mean entropy of `bn` {entropy['bn']:.2f}, of the source model"
         f" {entropy['source']:.2f} nats), which it takes for harm. They gain all the same over 15"
         f" corruptions of severity 5: `bn` {scores['bn']:.1f}, with `alpha=0.5` {scores[HALF]:.1f}"
-        f"{_one_seed(evidence)} ([the table](evidence.md#imagenet-sample-c)); on the four milder ones of the stream below"
-        " `bn` loses."
+        f"{_one_seed(evidence)} ([the table](evidence.md#imagenet-sample-c)); on the four milder"
+        " ones of the stream below `bn` loses."
     )
 
 
