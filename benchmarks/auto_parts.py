@@ -49,7 +49,7 @@ def main() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fretta"
     rows = []
     for name in STREAMS:
-        plan, case = PLANS[name], open_plan(name, cache)
+        plan, case = PLANS[name], open_plan(name)
         more = plan.order_options(options.seed)
         stream = make_stream(
             case.data, plan.order, seed=options.seed, batch_size=plan.batch_size, **more

@@ -30,7 +30,7 @@ def main() -> None:
     warnings.simplefilter("ignore", FrettaWarning)
     torch.set_num_threads(1)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fretta"
-    case = open_plan("cifar-128", cache)
+    case = open_plan("cifar-128")
     wanted = WARM_UP + options.rounds
     limit = -(-wanted * options.batch_size // len(case.data.domains))
     stream = case.stream("continual", seed=0, batch_size=options.batch_size, limit=limit)

@@ -70,8 +70,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "std": STD,
         },
     ),
-    "cartoon": ("pacs_cartoon_160_tf_efficientnet_lite0.safetensors", {}),
-    "photo": ("pacs_photo_160_tf_efficientnet_lite0.safetensors", {}),
+    "cartoon": ("pacs-cartoon-lite0.safetensors", {}),
+    "photo": ("pacs-photo-lite0.safetensors", {}),
 }
 PACS = ("art_painting", "cartoon", "photo")
 for _target in PACS:
@@ -191,12 +191,10 @@ PLANS: dict[str, Plan] = {
 
 
 @cache
-def open_plan(name: str, cache_folder: Path) -> Case:
-    """The case of a plan; weights are also looked for in the cache folder."""
+def open_plan(name: str) -> Case:
+    """The case of a plan."""
     plan = PLANS[name]
     model, options = MODELS[plan.model]
-    if (cache_folder / model).is_file():
-        model = os.fspath(cache_folder / model)
     return open_case(model, plan.data, **options, device="cpu", lazy=True)
 
 

@@ -170,7 +170,7 @@ def attempt(wanted: Wanted, settings: Settings) -> str:
     plan = PLANS[wanted.stream]
     title = f"{wanted.stream} {wanted.method} seed {wanted.seed}"
     try:
-        case = open_plan(wanted.stream, settings.cache)
+        case = open_plan(wanted.stream)
         run = identity(case, plan, wanted)
     except FrettaError as error:
         return f"{title}: cannot be opened: {error}"

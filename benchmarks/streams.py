@@ -7,9 +7,8 @@
 
 Runs that are recorded are skipped, so it can be stopped and started again, and several may work on
 one file. A run of the same key in evidence/records.jsonl is taken from there and marked so. What
-fails is recorded with its error, tried again at the next start, and does not stop the rest. The
-source models of PACS cartoon and photo are looked for here, below FRETTA_DATA and in the cache
-folder; evidence/run.sh has the commands that train them.
+fails is recorded with its error, tried again at the next start, and does not stop the rest. Run it
+from the root of the repository: the source models of PACS cartoon and photo are in its weights/.
 """
 
 from __future__ import annotations

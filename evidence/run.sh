@@ -8,13 +8,6 @@ set -eu
 HOW="--jobs ${JOBS:-2} --threads 1"
 cd "$(dirname "$0")/.."
 
-# Source models of PACS, for the two domains without one.
-for target in cartoon photo; do
-    out=pacs_${target}_160_tf_efficientnet_lite0.safetensors
-    test -f "$out" || fretta train pacs --target $target --size 160 --model timm:tf_efficientnet_lite0 \
-        --init efficientnet-lite0 --iterations 240 --batch-size 16 --lr 3e-4 --out "$out"
-done
-
 # Learning rates, under the same rules for all.
 RATES=lr=1e-5,1e-4,5e-4,1e-3,5e-3,1e-2
 FEW=lr=1e-5,1e-4,1e-3,5e-3
@@ -76,7 +69,7 @@ fretta analyze tsne $R $M --corruption all --severity 5 --store evidence --name 
 
 # The estimate without labels, on models and images that it was not set on.
 for domain in cartoon photo; do
-    fretta compare --model pacs_${domain}_160_tf_efficientnet_lite0.safetensors --data "$FRETTA_DATA/PACS/$domain" \
+    fretta compare --model weights/pacs-$domain-lite0.safetensors --data "$FRETTA_DATA/PACS/$domain" \
         --methods source,bn --limit 1024 --out evidence/compare/$domain
 done
 
