@@ -19,5 +19,5 @@ def steps_table(evidence: Evidence) -> str:
 
 def agreement_table(evidence: Evidence) -> str:
     found = evidence.benchmark("comparison")["largest_difference_of_logits"]
-    rows = [[*pair.split(", "), f"{value:.2g}"] for pair, value in found.items()]
-    return markdown(["torch-ttt", "against", "largest difference"], rows)
+    rows = [[*pair.rsplit(", ", 1), f"{value:.2g}"] for pair, value in found.items()]
+    return markdown(["their code", "against", "largest difference"], rows)

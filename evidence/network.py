@@ -123,7 +123,7 @@ def auto_text(evidence: Evidence) -> str:
     best = max(means, key=lambda m: means[m])
     few = " (one seed)" if len(seeds) == 1 else ""
     return (
-        f"On a CIFAR ResNet-18{few} `auto` has {auto:.1f}, the source model"
+        f"- **Other networks.** On a CIFAR ResNet-18{few} `auto` has {auto:.1f}, the source model"
         f" {means['source']:.1f}, `bn` {means['bn']:.1f}, the best, `{best}`, {means[best]:.1f}"
         f" ([more](docs/auto.md#what-is-not-met)).{_imagenet(evidence)}{_transformer(evidence)}"
     )
@@ -154,7 +154,7 @@ def _transformer(evidence: Evidence) -> str:
         return ""
     best = max(methods, key=lambda m: means[m])
     return (
-        f" On a small transformer (digits) it has {means['auto']:.1f}, the source model"
+        f" On a small transformer it has {means['auto']:.1f}, the source model"
         f" {means['source']:.1f}, the best, `{best}`, {means[best]:.1f}"
         " ([more](docs/auto.md#networks-without-batch-norms))."
     )
