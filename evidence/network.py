@@ -154,7 +154,7 @@ def _transformer(evidence: Evidence) -> str:
         return ""
     best = max(methods, key=lambda m: means[m])
     return (
-        f" On a small transformer it has {means['auto']:.1f}, the source model"
+        f" On digits, with a small transformer, it has {means['auto']:.1f}, the source model"
         f" {means['source']:.1f}, the best, `{best}`, {means[best]:.1f}"
         " ([more](docs/auto.md#networks-without-batch-norms))."
     )

@@ -110,7 +110,7 @@ def bench_steps(
     device: opt.DeviceName = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder for steps.json and steps.png.")] = None,
 ) -> None:
-    """Time a step of each method against a bare forward and against the cheapest possible step.
+    """Time a step of each method against a bare forward and against a plain step of training.
 
     That step ("floor") is one forward, one backward to scale and shift, and one update by Adam, in
     plain PyTorch. Images are random; all methods take turns in one process, so compare ratios.

@@ -31,7 +31,7 @@ class Auto(GradientMethod, Stein):
 
     lr         learning rate, in units of the layer's scale: its root mean square in the source
     e_margin   E0 as a fraction of ln C: learn from predictions whose entropy is below it
-    pull       share of the way back to the source's parameters, for every 64 images
+    pull       share of the way back to the source's parameters, at every batch learned from
     balance    learn less from frequent classes: a class has the weight share^-balance; 0: all
                alike; half of it without batch norms
     budget     share of the batches to learn from; 0: none, as 'stein'
