@@ -266,7 +266,7 @@ def _large_batches(scores: Scores, costs: Costs) -> str:
     gaps = {place: pair[0] - pair[1] for place, pair in pairs.items() if pair is not None}
     stream, ahead = min(gaps, key=lambda place: gaps[place])
     found = ", ".join(f"`{m}` {known[m]:.1f}" for m in (*best, "auto"))
-    text = f"**Large batches, mixed classes.** They do as well: {found}."
+    text = f"**Large batches, mixed classes.** Published ones do as well: {found}."
     if gaps[stream, ahead] >= -MARGIN:
         return text
     cost = f" (cost {costs[ahead]:.0f} ×)" if ahead in costs else ""
@@ -280,7 +280,7 @@ def _below_source(scores: Scores) -> str:
     gaps = {place: pair[0] - pair[1] for place, pair in pairs.items() if pair is not None}
     stream, method = min(gaps, key=lambda place: gaps[place])
     return (
-        "**Single images, uneven or sorted classes, no shift.** Most of them fall below"
+        "**Single images, uneven or sorted classes, no shift.** Most published ones fall below"
         f" the source model, by up to {-gaps[stream, method]:.0f} points (`{method}`,"
         f" {scores.titles[stream]})."
     )
