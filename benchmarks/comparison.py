@@ -55,18 +55,19 @@ def authors(
 ) -> Callable[[Tensor], Tensor]:
     """The step of the authors' own code. E0 = `margin` ln C; ε follows, so that 1 keeps all."""
     file = folder / AUTHORS[method][1]
-    code, classes = module(file), net(torch.zeros(2, 3, 32, 32)).shape[1]
+    code, E0 = module(file), margin * math.log(net(torch.zeros(2, 3, 32, 32)).shape[1])
     model = code.configure_model(copy.deepcopy(net))
     parameters = code.collect_params(model)[0]
     if method == "sar":
         ascent = module(file.with_name("sam.py")).SAM
         optimizer = ascent(parameters, torch.optim.SGD, lr=RATE, momentum=0.9)
-        adapter = code.SAR(model, optimizer, margin_e0=margin * math.log(classes))
+        adapter = code.SAR(model, optimizer, margin_e0=E0)
     else:
         optimizer = torch.optim.Adam(parameters, lr=RATE)
-        margins = {"e_margin": margin * math.log(classes), "d_margin": margin}
-        make = code.Tent if method == "tent" else code.EATA
-        adapter = make(model, optimizer, **({} if method == "tent" else margins))
+        if method == "eta":
+            adapter = code.EATA(model, optimizer, e_margin=E0, d_margin=margin)
+        else:
+            adapter = code.Tent(model, optimizer)
     return lambda x: adapter(x).detach()
 
 

@@ -235,7 +235,7 @@ def _start_with_auto(scores: Scores) -> str:
 def leads(scores: Scores) -> str:
     """On how many kinds of streams auto is ahead of all published methods, and where behind; two
     methods are compared on the seeds that both have."""
-    behind, leads = [], []
+    behind, gaps = [], []
     rivals = ("source", *scores.published)
     for kind, streams in KINDS.items():
         pairs = {m: scores.pair_over(streams, "auto", m) for m in rivals}
@@ -244,14 +244,14 @@ def leads(scores: Scores) -> str:
             continue  # most methods were not run
         best = min(known, key=lambda m: known[m][0] - known[m][1])
         mine, its = known[best]
-        leads.append(mine - its)
-        if leads[-1] < -MARGIN:
+        gaps.append(mine - its)
+        if gaps[-1] < -MARGIN:
             few = f" {FEWER}" * scores.lacks(best, streams)
             behind.append(f"{kind} (`{best}` {its:.1f}{few}, `auto` {mine:.1f})")
-    first, level = sum(x > MARGIN for x in leads), sum(abs(x) <= MARGIN for x in leads)
+    first, level = sum(x > MARGIN for x in gaps), sum(abs(x) <= MARGIN for x in gaps)
     lost = f", behind on {' and '.join(behind)}" if behind else ""
     return (
-        f"**Published methods.** Of {len(leads)} kinds of streams `auto` leads on {first} by over"
+        f"**Published methods.** Of {len(gaps)} kinds of streams `auto` leads on {first} by over"
         f" half a point and is level with the best on {level}{lost}."
     )
 
@@ -263,27 +263,34 @@ def _large_batches(scores: Scores, costs: Costs) -> str:
     known = {m: value for m, value in means.items() if value is not None}
     best = sorted(known.keys() - {"auto"}, key=lambda m: -known[m])[:2]
     pairs = {(s, m): scores.pair(s, "auto", m) for s in streams for m in scores.published}
-    gaps = {place: pair[0] - pair[1] for place, pair in pairs.items() if pair is not None}
-    stream, ahead = min(gaps, key=lambda place: gaps[place])
+    stream, ahead, gap = _furthest_below(pairs)
     found = ", ".join(f"`{m}` {known[m]:.1f}" for m in (*best, "auto"))
     text = f"**Large batches, mixed classes.** Published ones do as well: {found}."
-    if gaps[stream, ahead] >= -MARGIN:
+    if gap >= -MARGIN:
         return text
     cost = f" (cost {costs[ahead]:.0f} ×)" if ahead in costs else ""
     place = scores.titles[stream].partition(",")[0]
-    return f"{text} On {place} `{ahead}` is {-gaps[stream, ahead]:.1f} ahead{cost}."
+    return f"{text} On {place} `{ahead}` is {-gap:.1f} ahead{cost}."
 
 
 def _below_source(scores: Scores) -> str:
     streams = [s for kind in HARD for s in KINDS[kind]]
     pairs = {(s, m): scores.pair(s, m, "source") for s in streams for m in scores.published}
-    gaps = {place: pair[0] - pair[1] for place, pair in pairs.items() if pair is not None}
-    stream, method = min(gaps, key=lambda place: gaps[place])
+    stream, method, gap = _furthest_below(pairs)
     return (
         "**Single images, uneven or sorted classes, no shift.** Most published ones fall below"
-        f" the source model, by up to {-gaps[stream, method]:.0f} points (`{method}`,"
+        f" the source model, by up to {-gap:.0f} points (`{method}`,"
         f" {scores.titles[stream]})."
     )
+
+
+def _furthest_below(
+    pairs: Mapping[tuple[str, str], tuple[float, float] | None],
+) -> tuple[str, str, float]:
+    """Stream, method and points where the first of a pair is furthest below the second."""
+    gaps = {place: pair[0] - pair[1] for place, pair in pairs.items() if pair is not None}
+    stream, method = min(gaps, key=lambda place: gaps[place])
+    return stream, method, gaps[stream, method]
 
 
 def classes_table(scores: Scores) -> str:

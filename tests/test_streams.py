@@ -176,9 +176,8 @@ def test_fewer_seeds_are_marked(tables: Any) -> None:
 def test_a_row_with_fewer_seeds_is_compared_on_its_own(tables: Any) -> None:
     """Another seed can be another frequent class: both methods on the seeds that both have."""
     every = [stream for streams in tables.KINDS.values() for stream in streams]
-    made = [record(s, m, a, seed) for s in every for seed, a in ((0, 0.4), (1, 0.8)) for m in "ab"]
-    names = {"a": "source", "b": "bn"}
-    made = [{**r, "method": names[r["method"]]} for r in made]
+    both, levels = ("source", "bn"), ((0, 0.4), (1, 0.8))  # seed, accuracy
+    made = [record(s, m, a, seed) for s in every for seed, a in levels for m in both]
     made += [record(s, m, a) for s in every for m, a in (("memo", 0.5), ("tea", 0.3))]
     made += [record(s, "auto", a, seed) for s in every for seed, a in ((0, 0.6), (1, 0.8))]
     scores = tables.Scores(made)
