@@ -132,6 +132,7 @@ def test_answers_that_could_not_decide_are_not_asked_for(differ: int, asked: int
         assert verdict_of(numbers[1], weights, *pair, adapted[numbers[0]]).helps
 
 
+@pytest.mark.slow
 def test_compare_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
     folder, truth = ones
     line = ["compare", "--model", "digits", "--data", str(folder), "--methods", "bn,tent"]

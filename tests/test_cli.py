@@ -44,6 +44,7 @@ def test_check() -> None:
     assert "tent no tent adapts scale and shift" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_check_takes_what_adapt_takes(tmp_path: Path) -> None:
     """A model of the package, a weights file with its card; as argument or as option."""
     by_name = run_command("check", "digits").stdout

@@ -121,8 +121,8 @@ def everywhere(
 @pytest.mark.parametrize(
     ("fit", "options", "facts"),
     [
-        ("squash", (), ["squash"]),
-        ("crop", (), ["crop"]),
+        pytest.param("squash", (), ["squash"], marks=pytest.mark.slow),
+        pytest.param("crop", (), ["crop"], marks=pytest.mark.slow),
         (
             "squash",
             ("--fit", "crop", "--size", 32, "--std", "0.5,0.5,0.5"),

@@ -246,6 +246,7 @@ def test_without_batch_norms_balance_counts_half(
     assert found == [0.4 if half else 0.8]
 
 
+@pytest.mark.slow
 def test_learning_that_loses_classes_begins_again() -> None:
     """At a rate that is far too high predictions end in one class; a quarter of it does better."""
     auto, careless = on_digits("auto", lr=0.3), on_digits("auto", lr=0.3, hedge=False)

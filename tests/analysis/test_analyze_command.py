@@ -64,6 +64,7 @@ def test_all_corruptions_by_one_word(tmp_path: Path) -> None:
     assert len(set(found["domains"])) == 15
 
 
+@pytest.mark.slow
 def test_sensitivity_makes_records_and_resumes(tmp_path: Path) -> None:
     grid = ["--lam", "0.01,1", "--lr", "1e-4,1e-3", "--k1", "1,10", "--k2", "0.5,1"]
     command = ["sensitivity", "--store", str(tmp_path), "--domain", "fog", *grid, *SMALL]

@@ -276,6 +276,7 @@ def test_points_tell_their_numbers(data: ReportData) -> None:
     assert float(labels["tent, snow: 90.0 %"]["cy"]) < float(labels["tent, fog: 30.0 %"]["cy"])
 
 
+@pytest.mark.slow
 def test_files_stand_alone_and_are_reproducible(data: ReportData) -> None:
     again = figures(ReportData.read(data.store))
     for figure, same in zip(figures(data), again, strict=True):

@@ -191,6 +191,7 @@ def test_the_paper_can_be_left_out_and_runs_share_what_is_equal(tmp_path: Path) 
 # ---- files --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_files_of_a_report(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", three(), with_details=True)
     out = tmp_path / "deep" / "report"

@@ -125,6 +125,7 @@ def test_seeds_add_noise_but_no_images() -> None:
     assert five == pytest.approx(one)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """Two equally good methods that agree on most images: 5 % of the tests say they differ."""
     draw = np.random.default_rng(1)

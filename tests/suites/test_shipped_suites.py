@@ -179,6 +179,7 @@ def test_a_changed_default_makes_another_run(monkeypatch: pytest.MonkeyPatch) ->
     assert {label for label in before if before[label] != after[label]} == {"g-fret"}
 
 
+@pytest.mark.slow
 def test_precision_of_a_case() -> None:
     (entry,) = load_suite("smoke").cases
     suite = replace(load_suite("smoke"), cases=(replace(entry, adapter={"precision": "bfloat16"}),))

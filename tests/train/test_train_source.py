@@ -66,6 +66,7 @@ def test_resumed_weights_are_those_of_an_undisturbed_run(small: TrainConfig) -> 
     assert Path(other.out).read_bytes() != complete
 
 
+@pytest.mark.slow
 def test_leave_one_domain_out(left_out: TrainConfig) -> None:
     seen: list[Progress] = []
     card = train_source(left_out, progress=seen.append)

@@ -159,6 +159,7 @@ def test_optuna_draws_inside_the_grids(suite: Suite, store: Store, fake: Install
     assert (store.local / "tune" / "optuna.db").is_file()
 
 
+@pytest.mark.slow
 def test_optuna_resumes_as_if_uninterrupted(
     suite: Suite, store: Store, fake: Install, tmp_path: Path
 ) -> None:
