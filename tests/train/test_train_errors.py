@@ -32,6 +32,8 @@ from fretta.models import load
         ({"lr": 0.0}, r"lr=0\.0"),
         ({"lr": float("nan")}, "lr=nan"),
         ({"momentum": 1.0}, r"momentum=1\.0"),
+        ({"progressive": (16, 24)}, r"progressive=\(16, 24\); .* the last of them 32"),
+        ({"progressive": True}, "progressive=True; sizes in pixels"),
         ({"std": (0.0, 1.0, 1.0)}, "std above 0"),
         ({"data": "cifar10", "evaluate_every": 5}, "has no validation split"),
     ],
@@ -47,7 +49,7 @@ def test_settings_that_cannot_work(change: dict[str, Any], message: str) -> None
         ({"model": "cifar:resnet7"}, ConfigError, r"no network cifar:resnet7"),
         ({"model": f"{NETS}:fixed_size_net"}, ModelError, "does not take images of 32×32"),
         (
-            {"model": f"{NETS}:fixed_size_net", "size": 8, "progressive": True},
+            {"model": f"{NETS}:fixed_size_net", "size": 8, "progressive": (4, 8)},
             ModelError,
             "4×4 pixels: .*; leave out progressive=",
         ),

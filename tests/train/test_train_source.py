@@ -14,7 +14,7 @@ from train_nets import NETS, SIZES, StopError, dropout_net, stop_at
 from fretta.errors import ConfigError
 from fretta.experiment.train import Progress, TrainConfig, train_source
 from fretta.experiment.train.config import DEFAULTS
-from fretta.experiment.train.source import checkpoint_path, image_scale, learning_rate
+from fretta.experiment.train.source import checkpoint_path, image_size, learning_rate
 from fretta.models import load_source, read_card
 from fretta.models.cards import sha256
 from fretta.parts.compute import check_precision
@@ -128,20 +128,20 @@ def test_defaults_and_schedule() -> None:
     cycle = TrainConfig("digits", "d.safetensors", lr=0.1, schedule="one-cycle").resolved()
     rates = [learning_rate(cycle, s, 100) for s in (0, 24, 62, 99)]  # up, the top, half, the end
     assert rates == pytest.approx([0.004, 0.1, 0.05, 0.1 / 76])
-    growing = replace(cycle, progressive=True)
-    assert [image_scale(growing, s, 99) for s in (0, 32, 33, 65, 66, 98)] == [
-        *(0.5, 0.5, 0.75, 0.75, 1.0, 1.0)
+    growing = replace(cycle, progressive=(16, 24, 32))
+    assert [image_size(growing, s, 99) for s in (0, 32, 33, 65, 66, 98)] == [
+        *(16, 16, 24, 24, 32, 32)
     ]
-    assert image_scale(cycle, 0, 99) == 1.0
+    assert image_size(cycle, 0, 99) == 32
     assert "precision" not in digits.settings()  # cards from before it existed stay valid
 
 
 def test_progressive_resizing_begins_with_small_images(small: TrainConfig) -> None:
     SIZES.clear()
-    growing = replace(small, model=f"{NETS}:sizes_net", progressive=True)
+    growing = replace(small, model=f"{NETS}:sizes_net", progressive=(16, 24, 32))
     card = train_source(growing)
     assert SIZES == [16] * 10 + [24] * 10 + [32] * 10
-    assert card.training["settings"]["progressive"] is True
+    assert card.training["settings"]["progressive"] == [16, 24, 32]
     assert card.preprocessing["size"] == 32
 
 

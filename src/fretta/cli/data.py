@@ -11,7 +11,7 @@ import typer
 from ..errors import ConfigError
 from .app import print_line
 from .messages import name_options
-from .options import DataRoot, DeviceName, Jobs
+from .options import DataRoot, DeviceName, Jobs, numbers
 from .progress import progress_bar
 
 
@@ -104,8 +104,9 @@ class TrainOptions:
         str, typer.Option(help="Of the learning rate on digits or CIFAR: cosine, one-cycle.")
     ] = "cosine"
     progressive: Annotated[
-        bool, typer.Option(help="Small images first, on digits or CIFAR: faster.")
-    ] = False
+        str | None,
+        typer.Option(help="Small images first: sizes over the run, such as 16,24,32. Faster."),
+    ] = None
     precision: Annotated[
         str | None, typer.Option(help="bfloat16: faster where the machine can.")
     ] = None
@@ -126,7 +127,11 @@ def train(
     """Train a source model; run again to resume. Writes safetensors and a JSON card."""
     from ..experiment.train import TrainConfig, train_source
 
-    config = TrainConfig(data=name, root=data, **vars(options))
+    given = vars(options)
+    if options.progressive is not None:
+        sizes = tuple(map(int, numbers(options.progressive, "--progressive")))
+        given = {**given, "progressive": sizes}
+    config = TrainConfig(data=name, root=data, **given)
     with progress_bar("training") as advance:
         card = train_source(config, resume=True, progress=lambda now: advance(now.step, now.steps))
     for split, accuracy in card.accuracy.items():

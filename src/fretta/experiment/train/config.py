@@ -53,7 +53,7 @@ _LEAST = {  # of whole numbers
 _BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
 SCHEDULES = ("cosine", "one-cycle")
 # what older cards were trained with
-_LATER = {"schedule": "cosine", "progressive": False, "precision": None, "half": False}
+_LATER = {"schedule": "cosine", "progressive": None, "precision": None, "half": False}
 _NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
@@ -76,7 +76,7 @@ class TrainConfig:
     momentum: float = 0.9  # of SGD
     label_smoothing: float = 0.0
     schedule: str = "cosine"  # or "one-cycle": up to lr for a quarter of the steps, then down to 0
-    progressive: bool = False  # a third of the steps at 1/2 of the size, a third at 3/4, then all
+    progressive: tuple[int, ...] | None = None  # sizes over the run, equal parts, up to `size`
     precision: str | None = None  # "bfloat16" trains under autocast
     half: bool = False  # write matrices and kernels in float16: half the file
     evaluate_every: int | None = None  # steps between validations; 0: only at the end
@@ -121,9 +121,18 @@ class TrainConfig:
         for name, known in (("schedule", SCHEDULES), ("precision", (None, *PRECISIONS))):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r}; one of {known} is expected")
-        for name, default in (("schedule", "cosine"), ("progressive", False)):
+        for name, default in (("schedule", "cosine"), ("progressive", None)):
             if getattr(self, name) != default and self.data in SETS:
                 raise ConfigError(f"{name}={getattr(self, name)!r} has no effect on {self.data}")
+        if self.progressive is not None:
+            size = self.size or DEFAULTS[self.data]["size"]
+            sizes = self.progressive if isinstance(self.progressive, tuple | list) else ()
+            whole = all(isinstance(s, int) and 4 <= s <= size for s in sizes)
+            if not (sizes and whole and sizes[-1] == size):
+                raise ConfigError(
+                    f"progressive={self.progressive!r}; sizes in pixels are expected, from 4 to "
+                    f"{size}, the last of them {size}: ({size // 2}, {size * 3 // 4}, {size})"
+                )
         if self.evaluate_every and self.data in ("cifar10", "cifar100"):
             raise ConfigError(
                 f"evaluate_every={self.evaluate_every}: {self.data} has no validation split to "

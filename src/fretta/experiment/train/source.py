@@ -158,8 +158,7 @@ def _model(config: TrainConfig, num_classes: int) -> nn.Module:
         initialize(model, read_weights(init), f"init={str(init)!r}")
     _try(model, spec, num_classes, size, "set size=")
     if config.progressive:
-        early = int(size * image_scale(config, 0, 1))
-        _try(model, spec, num_classes, early, "leave out progressive=")
+        _try(model, spec, num_classes, min(config.progressive), "leave out progressive=")
     return model
 
 
@@ -223,8 +222,8 @@ def _fit(
             for group in optimizer.param_groups:
                 group["lr"] = lr
             x = config.preprocessing.apply(torch.from_numpy(batch[0]), device)
-            if (scale := image_scale(config, done - 1, steps)) < 1:
-                x = F.interpolate(x, scale_factor=scale, mode="bilinear", antialias=True)
+            if (size := image_size(config, done - 1, steps)) != config.size:
+                x = F.interpolate(x, (size, size), mode="bilinear", antialias=True)
             y = torch.from_numpy(batch[1]).to(device)
             with autocasting(config.precision, device):
                 logits = model(x).float()
@@ -285,9 +284,10 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     return lr if config.leave_one_out else lr * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
-def image_scale(config: TrainConfig, step: int, steps: int) -> float:
-    """Of the images' size. Progressive resizing: early steps see small images, which cost less."""
-    return (1 / 2, 3 / 4, 1.0)[3 * step // steps] if config.progressive else 1.0
+def image_size(config: TrainConfig, step: int, steps: int) -> int | None:
+    """Progressive resizing: early steps see small images, which cost less."""
+    sizes = config.progressive
+    return sizes[len(sizes) * step // steps] if sizes else config.size
 
 
 def _optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
