@@ -15,6 +15,7 @@ from PIL import Image
 from fretta.corruptions import corrupt
 from fretta.corruptions.base import read_rgb
 from fretta.data import corrupt_folder, write
+from fretta.data.images import Decoding, decode
 from fretta.errors import ConfigError, DataError
 
 LABELS = [3, 1, 4, 1, 5, 9]
@@ -104,6 +105,8 @@ def test_image_layout(tree: Path, tmp_path: Path) -> None:
     expected = {f"{name}/{s}/{file}" for name in names for s in (1, 5) for file in sources}
     before = contents(target)
     assert set(before) == expected | {"severities.json"}
+    made = {"layout": "images", "seed": 0, "constants": None}
+    assert json.loads(before["severities.json"]) == made
     for file in sources:
         clean, result = read_rgb(tree / file), read_rgb(target / "contrast" / "5" / file)
         exact = corrupt(clean[None], "contrast", 5)[0]
@@ -120,6 +123,29 @@ def test_image_layout(tree: Path, tmp_path: Path) -> None:
     fewer = contents(tmp_path / "fewer")
     assert len(fewer) == len(before) - 4
     assert all(before[name] == value for name, value in fewer.items())
+
+
+def test_the_orientation_is_kept(tmp_path: Path) -> None:
+    """The pixels stay as they lie, and the copy says how to turn them, as its source does."""
+    folder, exif = tmp_path / "phone", Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    folder.mkdir()
+    for name in ("a.jpg", "b.png", "c.webp", "d.tif"):
+        Image.fromarray(make_pictures(1, 40, 50)[0]).save(folder / name, exif=exif)
+    corrupt_folder(folder, tmp_path / "c", "contrast", 1)
+    for source in folder.iterdir():
+        copy = tmp_path / "c" / "contrast" / "1" / source.name
+        for path in (source, copy):
+            assert decode(str(path), Decoding(None, exif=True)).shape == (50, 40, 3)
+        if copy.suffix == ".png":
+            exact = corrupt(read_rgb(source)[None], "contrast", 1)[0]
+            np.testing.assert_array_equal(read_rgb(copy), exact)
+
+
+def test_a_name_that_is_no_utf8(tree: Path, tmp_path: Path) -> None:
+    (tree / "art" / "dog" / "2.png").rename(tree / "art" / "\udcff.png")
+    assert corrupt_folder(tree, tmp_path / "c", "gaussian_noise", 1).written == 4
+    assert (tmp_path / "c" / "gaussian_noise" / "1" / "art" / "\udcff.png").is_file()
 
 
 @pytest.mark.slow

@@ -141,6 +141,11 @@ def test_corruption_options(cifar10: Path, pacs: Path) -> None:
         ({"severity": 3}, "severity says how to corrupt cifar10"),
         ({"corruption": "fog", "constants": "large"}, "constants='large'"),
         ({"corruption": ["rain"]}, "unknown corruption 'rain'"),
+        ({"corruption": "fog", "severity": {"fgo": 3}}, "unknown corruption 'fgo'"),
+        ({"corruption": "fog", "severity": {"fog": [1, 2, 3]}}, r"'fog': \[1, 2, 3\].* has one"),
+        ({"corruption": "fog", "severity": {"fog": [1, 3]}}, r"'fog': \[1, 3\].* has one"),
+        ({"corruption": "fog", "corruption_seed": "x"}, "corruption_seed='x'"),
+        ({"corruption": "fog", "corruption_seed": True}, "corruption_seed=True"),
     ):
         refused(message, cifar10, ConfigError, name="cifar10", **options)
 

@@ -52,9 +52,19 @@ def test_odd_formats(tmp_path: Path) -> None:
         (palette, [10, 20, 30]),
         (Image.new("RGBA", (2, 2), (1, 2, 3, 0)), [1, 2, 3]),
         (Image.fromarray(np.full((2, 2), 0x7F12, np.uint16)), [0x7F] * 3),
+        (Image.fromarray(np.full((2, 2), 200, np.uint16)), [200] * 3),  # 8 bits in a wide file
     ):
         image.save(tmp_path / "b.png")
         assert decode(str(tmp_path / "b.png"), Decoding(None))[0, 0].tolist() == expected
+
+
+def test_a_narrow_image_is_not_enlarged_without_limit(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.png")
+    Image.new("RGB", (1, 1000)).save(path)  # 256 × 256,000 with a short side of 256
+    with pytest.raises(DataError, match=r"a\.png: it is too narrow: 1×1000 .* side of 256"):
+        decode(path, Decoding(224, fit="crop"))
+    assert decode(path, Decoding(224)).shape == (224, 224, 3)
+    assert decode(path, Decoding(8, fit="crop")).shape == (8, 8, 3)
 
 
 def test_unreadable_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

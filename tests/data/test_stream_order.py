@@ -162,7 +162,7 @@ def test_gradual_goes_up_and_down() -> None:
         ("seed", (-1, 1.5, "0", True)),
         ("limit", (0, -1, True)),
         ("batch_size", (0, -3, 1.5, True)),
-        ("imbalance", (0.9, -1, float("nan"))),
+        ("imbalance", (0.9, -1, float("inf"), float("nan"))),
         ("concentration", (0, -1, float("inf"), float("nan"))),
         ("slots", (0,)),
     ],

@@ -61,6 +61,12 @@ def test_bad_bytes_are_refused_with_a_reason(data: bytes, reason: str) -> None:
     assert len(str(caught.value)) < 400
 
 
+def test_a_narrow_image_is_refused_whatever_the_limit() -> None:
+    """256 × 512,000 once its short side is enlarged: `fretta adapt` does not read it either."""
+    with pytest.raises(InputError, match=r"is too narrow: 30×60000 .* 50,000,000 pixels"):
+        decode_bytes(png(30, 60_000), Decoding(size=224, fit="crop"), 10**9)
+
+
 def test_a_bomb_is_refused_by_its_header() -> None:
     """40 MB of zeros, packed small: nothing of it is unpacked."""
     data = png(4000, 3500, bytes(3501 * 12_000))

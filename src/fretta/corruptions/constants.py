@@ -7,6 +7,8 @@ moves linearly with the shorter side. Fractional severities move linearly betwee
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..errors import ConfigError
 
 Constants = tuple[float, ...]
@@ -134,9 +136,10 @@ def constants_for(
     """The constants of one corruption for images of this size; `constants` forces one set."""
     if name not in ALL:
         raise ConfigError(f"unknown corruption {name!r}; known: {', '.join(ALL)}")
-    number = isinstance(severity, (int, float)) and not isinstance(severity, bool)
-    if not number or not 1 <= severity <= 5:
+    number = isinstance(severity, int | float | np.integer | np.floating)
+    if not number or isinstance(severity, bool) or not 1 <= severity <= 5:
         raise ConfigError(f"severity={severity!r}; a number from 1 to 5 is expected")
+    severity = float(severity)  # numpy's would make numpy numbers of the constants
     cifar, imagenet = _row(CIFAR[name], severity), _row(IMAGENET[name], severity)
     if constants == "cifar":
         return cifar

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
+MOST_PIXELS = 50_000_000  # that "crop" may make of an image before it cuts the center
+ORIENTATION = 0x0112  # EXIF: how to turn the pixels
 
 # Everything Pillow's decoders are known to raise on damaged files.
 BROKEN = (
@@ -34,14 +38,21 @@ def decode(path: str, decoding: Decoding, notes: list[str] | None = None) -> NDA
 
     `notes` gets what a user may want to know about the file: that only its first frame was taken.
     """
+    with opened(path) as image:
+        frames = getattr(image, "n_frames", 1) if notes is not None else 1
+        pixels = pixels_of(image, decoding)
+    if notes is not None and frames > 1:
+        notes.append(f"first of {frames} frames")
+    return pixels
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Image.Image]:
+    """An image file to read from; what is broken in it is a DataError with the path."""
     pillow = _pillow()
     try:
         with pillow.open(path) as image:
-            frames = getattr(image, "n_frames", 1) if notes is not None else 1
-            pixels = pixels_of(image, decoding)
-        if notes is not None and frames > 1:
-            notes.append(f"first of {frames} frames")
-        return pixels
+            yield image
     except (*BROKEN, pillow.DecompressionBombError) as error:
         raise DataError(f"unreadable image {path}: {error or type(error).__name__}") from error
 
@@ -50,6 +61,14 @@ def pixels_of(image: Image.Image, decoding: Decoding) -> NDArray[np.uint8]:
     """An opened image as (H, W, 3) uint8; a damaged one raises one of BROKEN."""
     image.load()
     return np.array(_fitted(_rgb(image, decoding), decoding), dtype=np.uint8)
+
+
+def orientation_of(image: Image.Image) -> int | None:
+    """How the EXIF tag of a loaded image says to turn it; None where it need not be turned."""
+    with suppress(*BROKEN):  # a damaged tag turns nothing
+        number = image.getexif().get(ORIENTATION)
+        return number if number in range(2, 9) else None
+    return None
 
 
 def size_on_disk(path: str) -> tuple[int, int] | None:
@@ -88,9 +107,15 @@ def _deep(image: Image.Image) -> Image.Image:
             " them is white is unknown; save it with 8 or 16 bits"
         )
     high = (values.astype(np.uint32) >> 8).astype(np.uint8)
-    if image.mode == "I" and values.max() <= 0xFF:  # 8-bit values in a wide file
+    if values.max() <= 0xFF:  # 8-bit values in a wide file
         high = values.astype(np.uint8)
     return _pillow().fromarray(high)  # type: ignore[no-any-return]
+
+
+def enlarged(size: tuple[int, int], decoding: Decoding) -> int:
+    """Pixels of an image whose short side was scaled for "crop"; 0 where it is not."""
+    short = decoding.short_side if decoding.fit == "crop" else None
+    return short * short * max(size) // min(size) if short else 0
 
 
 def _fitted(image: Image.Image, decoding: Decoding) -> Image.Image:
@@ -103,6 +128,11 @@ def _fitted(image: Image.Image, decoding: Decoding) -> Image.Image:
         return image.resize((size, size), kind)
     width, height = image.size
     short = decoding.short_side or size
+    if enlarged(image.size, decoding) > MOST_PIXELS:
+        raise ValueError(
+            f"it is too narrow: {width}×{height} would have more than {MOST_PIXELS:,} pixels with a"
+            f" short side of {short}; cut out the part that matters"
+        )
     long = int(short * max(width, height) / min(width, height))
     width, height = (short, long) if width <= height else (long, short)
     left, top = round((width - size) / 2), round((height - size) / 2)

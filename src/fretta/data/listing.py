@@ -7,7 +7,9 @@ make the command read other files of this machine, unless `outside` allows it.
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,8 @@ from ..errors import DataError
 from .images import EXTENSIONS
 
 SUFFIXES = (*EXTENSIONS, ".gif")
+# How image files begin; a path may begin with BM too.
+IMAGE = re.compile(rb"\xff\xd8|\x89PNG|GIF8[79]a|RIFF....WEBP|BM....\0\0\0\0", re.DOTALL)
 
 
 @dataclass
@@ -106,7 +110,7 @@ def read_list(file: Path, root: Path | None, outside: bool = False, null: bool =
         content = file.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read the list {str(file)!r}: {error.strerror}") from error
-    if content.startswith((b"\xff\xd8", b"\x89PNG", b"GIF8", b"RIFF", b"BM")):
+    if IMAGE.match(content):
         raise DataError(
             f"{str(file)!r} is an image, not a list of images; give the folder it is in"
         )
@@ -122,18 +126,24 @@ def checked(
 ) -> Iterator[str]:
     """Entries of a list as names; one that leads outside the root is refused by its number."""
     for number, entry in enumerate(entries, 1):
+        if number == 1 and not null:  # editors put it in front of text
+            entry = entry.removeprefix(codecs.BOM_UTF8)
         name = os.fsdecode(entry if null else entry.rstrip(b"\r"))
         if not name.strip():
             continue
         if "\0" in name:
+            if entry.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(
+                    f"{where} is UTF-16 text, whose bytes are no paths; write it as UTF-8"
+                )
             raise DataError(
-                f"{where}, entry {number}: it has a NUL byte, which no path has; if entries are"
-                " separated by NUL (find -print0), give --null"
+                f"{where}, entry {number}: it has a NUL byte, which no path has; write a path per"
+                " line, or tell that NUL separates them, as find -print0 does (adapt: --null)"
             )
         if not outside and not inside(os.path.join(root, name), root):
             raise DataError(
                 f"{where}, entry {number}: {shown(name)} lies outside {shown(root)}; give --root"
-                " with the folder that holds all images, or --allow-outside if you trust the list"
+                " with the folder that holds all images, or trust the list (adapt: --allow-outside)"
             )
         yield name
 

@@ -121,8 +121,8 @@ def limited(count: int, limit: int | None) -> Indices:
 
 def long_tail_counts(largest: int, classes: int, imbalance: float) -> list[int]:
     """int(n_max · IF^(−c/(C−1))) for c = 0 … C−1."""
-    if not imbalance >= 1:
-        raise ConfigError(f"imbalance={imbalance!r}; a factor from 1 (balanced) is expected")
+    if not 1 <= imbalance < np.inf:
+        raise ConfigError(f"imbalance={imbalance!r}; a finite factor from 1 (balanced) is expected")
     if classes < 2:
         return [largest] * classes
     return [int(largest * imbalance ** (-c / (classes - 1))) for c in range(classes)]

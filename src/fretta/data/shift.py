@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..corruptions import ALL, CORRUPTIONS, EXTRA
 from ..errors import ConfigError
-from .domain import Dataset, check_choice
+from .domain import Dataset, check_choice, check_integer
 
 SEVERITIES = (1, 2, 3, 4, 5)
 CONSTANTS = (None, "cifar", "imagenet")
@@ -42,6 +43,16 @@ def severity_levels(severity: float | Sequence[float], integers: bool = True) ->
     return tuple(int(level) if level in SEVERITIES else level for level in levels)
 
 
+def _pair(name: str, given: Sequence[Any]) -> tuple[float, str | None]:
+    """(number, constants), where each corruption has its own severity."""
+    if len(given) == 2 and isinstance(given[0], (int, float)) and isinstance(given[1], str | None):
+        return given[0], given[1]
+    raise ConfigError(
+        f"severity={{{name!r}: {given!r}}}; a corruption of its own severity has one: a number, or"
+        " (number, constants) such as (3, 'imagenet'); several are for all: severity=[1, 3]"
+    )
+
+
 def domain_name(corruption: str, severity: float, several: bool) -> str:
     """`fog`, or `fog/3` where a data set has several severities."""
     return f"{corruption}/{severity:g}" if several else corruption
@@ -63,6 +74,9 @@ def with_corruptions(
     constants: "cifar" or "imagenet"; None chooses by image size.
     Domains are called `fog`; `fog/3` with several severities; `photo/fog` with several domains.
     """
+    check_integer("corruption_seed", seed, 0)
+    if isinstance(severity, Mapping) and (odd := [name for name in severity if name not in ALL]):
+        raise ConfigError(f"severity= of unknown corruption {odd[0]!r}; known: {', '.join(ALL)}")
     shifted = []
     for domain in clean.domains:
         prefix = "" if len(clean.domains) == 1 else f"{domain.name}/"
@@ -72,7 +86,7 @@ def with_corruptions(
             )
             table = constants
             if isinstance(severity, Mapping) and isinstance(given, (tuple, list)):
-                given, table = given
+                given, table = _pair(name, given)
             check_choice("constants", table, CONSTANTS)
             levels = severity_levels(given, integers=False)  # type: ignore[arg-type]
             for level in levels:

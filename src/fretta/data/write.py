@@ -22,7 +22,7 @@ from ..models.preprocessing import Decoding
 from .cifar import check_array, map_array
 from .cifar_pickle import read_batch
 from .domain import check_choice, check_integer
-from .images import EXTENSIONS, decode
+from .images import EXTENSIONS, ORIENTATION, opened, orientation_of, pixels_of
 from .shift import CONSTANTS, SEVERITIES, corruption_names, severity_levels
 from .workers import ahead
 
@@ -117,7 +117,7 @@ def corrupt_folder(
 
 
 class Manifest:
-    """`severities.json`: how the folder was made and which severities are complete.
+    """`severities.json`: how the folder was made and, of arrays, which severities are complete.
 
     A folder is continued only with the seed and constants it was begun with.
     """
@@ -130,8 +130,8 @@ class Manifest:
             return
         try:
             found = json.loads(self.path.read_text())
-            self.complete = {k: [int(s) for s in v] for k, v in found.pop("complete").items()}
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            self.complete = {k: [int(s) for s in v] for k, v in found.pop("complete", {}).items()}
+        except (ValueError, AttributeError, TypeError) as error:
             raise DataError(
                 f"{self.path} is damaged ({error}); remove the folder and start again"
             ) from error
@@ -142,8 +142,9 @@ class Manifest:
             )
 
     def write(self) -> None:
+        complete = {"complete": self.complete} if self.complete else {}
         with atomic(self.path) as draft:
-            draft.write_text(json.dumps({**self.made, "complete": self.complete}, indent=1) + "\n")
+            draft.write_text(json.dumps({**self.made, **complete}, indent=1) + "\n")
 
 
 # ---- the CIFAR-C layout: a .npy for each corruption, severities 1 to 5 stacked, and labels.npy ---
@@ -219,10 +220,13 @@ def _corrupt_files(job: Job, files: list[str]) -> tuple[int, int, list[str]]:
     paths = {copy: job.folder / copy[0] / str(copy[1]) / copy[2] for copy in copies}
     todo = [copy for copy in copies if not paths[copy].is_file()]
     images: dict[str, Pixels] = {}
+    turned: dict[str, dict[str, Any]] = {}  # as the source is: its pixels stay as they lie
     unreadable: list[str] = []
     for file in dict.fromkeys(file for _, _, file in todo):
         try:
-            images[file] = decode(str(job.source / file), Decoding(size=None))
+            with opened(str(job.source / file)) as image:
+                images[file] = pixels_of(image, Decoding(size=None))
+                turned[file] = _tag(pillow, orientation_of(image))
         except DataError as error:
             if job.errors == "raise":
                 raise DataError(f"{error}; errors='skip' leaves such files out") from error
@@ -231,12 +235,23 @@ def _corrupt_files(job: Job, files: list[str]) -> tuple[int, int, list[str]]:
     for copy in todo:
         name, severity, file = copy
         # A file's randomness comes from its path: other files may come and go.
-        index = int.from_bytes(blake2b(file.encode(), digest_size=7).digest(), "little")
+        path = file.encode("utf-8", "surrogateescape")
+        index = int.from_bytes(blake2b(path, digest_size=7).digest(), "little")
         pixels = job.corrupt(images[file][None], name, severity, [index])[0]
         with atomic(paths[copy]) as draft:
-            pillow.fromarray(pixels).save(draft, **SAVE.get(draft.suffix.lower(), {}))
+            options = {**SAVE.get(draft.suffix.lower(), {}), **turned[file]}
+            pillow.fromarray(pixels).save(draft, **options)
     each = len(job.names) * len(job.severities)
     return len(todo), len(copies) - len(todo) - each * len(unreadable), unreadable
+
+
+def _tag(pillow: Any, orientation: int | None) -> dict[str, Any]:
+    """Pillow's option that writes the EXIF tag."""
+    if orientation is None:
+        return {}
+    exif = pillow.Exif()
+    exif[ORIENTATION] = orientation
+    return {"exif": exif}
 
 
 def _write_images(job: Job, workers: int, progress: Progress) -> Summary:
@@ -250,8 +265,7 @@ def _write_images(job: Job, workers: int, progress: Progress) -> Summary:
             f"{job.source} holds neither a CIFAR test batch (test_batch or test) nor any image file"
             f" ({', '.join(SUFFIXES)}) at any depth"
         )
-    manifest = Manifest("images", job)
-    manifest.write()
+    Manifest("images", job).write()
     summary = Summary("images", job.folder)
     each = len(job.names) * len(job.severities)
     tasks = [files[start : start + FILE_CHUNK] for start in range(0, len(files), FILE_CHUNK)]
@@ -263,7 +277,4 @@ def _write_images(job: Job, workers: int, progress: Progress) -> Summary:
         summary.unreadable += unreadable
         done = summary.written + summary.kept + each * len(summary.unreadable)
         progress(done, each * len(files))
-    for name in job.names:
-        manifest.complete[name] = sorted({*manifest.complete.get(name, []), *job.severities})
-    manifest.write()
     return summary

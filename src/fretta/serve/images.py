@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corruptions.base import pillow_image
-from ..data.images import BROKEN, pixels_of
+from ..data.images import BROKEN, MOST_PIXELS, enlarged, pixels_of
 from ..errors import InputError
 from ..models.preprocessing import Decoding
 
@@ -55,9 +55,9 @@ def _check_size(size: tuple[int, int], decoding: Decoding, max_pixels: int, what
             f"{what} has {width}×{height} pixels, more than the limit of {max_pixels:,}"
             f" (max_pixels) or of {LONGEST:,} a side; send it smaller"
         )
-    short = decoding.short_side if decoding.fit == "crop" else None
-    if short and short * short * max(width, height) // min(width, height) > max_pixels:
-        raise InputError(  # its short side is enlarged first
-            f"{what} is too narrow: {width}×{height} would have more than {max_pixels:,} pixels"
-            f" with a short side of {short}; send the part that matters"
+    most = min(max_pixels, MOST_PIXELS)
+    if enlarged(size, decoding) > most:
+        raise InputError(
+            f"{what} is too narrow: {width}×{height} would have more than {most:,} pixels with a"
+            f" short side of {decoding.short_side}; send the part that matters"
         )
