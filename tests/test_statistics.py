@@ -50,10 +50,14 @@ def adaptive(net: Net) -> AdaptiveStatistics:
 def test_moments_are_per_image_and_channel() -> None:
     x = images(3).double()
     for part in (x, x[..., 0], x[..., None], x[:, :, 0, 0]):
-        mean, square = image_moments(part)
+        mean, square = image_moments(part, 3)
         flat = part.reshape(3, 2, -1)
         assert torch.allclose(mean, flat.mean(2))
         assert torch.allclose(square, flat.square().mean(2))
+    tokens = x.flatten(2).transpose(1, 2).flatten(0, 1)  # a row for each place of each image
+    for got, wanted in zip(image_moments(tokens, 3), image_moments(x, 3), strict=True):
+        assert torch.allclose(got, wanted)
+    assert image_moments(tokens[1:], 3) is None
 
 
 @pytest.mark.parametrize("dimensions", [0, 1, 2, 3])

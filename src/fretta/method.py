@@ -102,7 +102,7 @@ class Method:
         self.require(self.steps >= 1, "steps", wanted="at least 1 step per batch")
         if self.predict not in (None, "before", "after"):
             raise ConfigError(f"predict={self.predict!r} is unknown; choose 'before' or 'after'")
-        good = self.episodic in (False, True, "image")
+        good = isinstance(self.episodic, bool) or self.episodic == "image"
         self.require(good, "episodic", wanted="True, False or 'image'")
         every = self.reset_every
         self.require(every is None or every >= 1, "reset_every", wanted="a number of batches")
@@ -278,14 +278,15 @@ class GradientMethod(Method):
         if any(p.dtype is torch.float16 for p in model.parameters()):
             # Adam's ε of 1e-8 is 0 in half precision, and the first step divides by it
             raise NeedError(
-                f"{self.key} cannot adapt float16 parameters; give the model in float32 and call"
-                " the adapter under torch.autocast, or use bfloat16"
+                f"{self.key} cannot adapt float16 parameters; give the model in float32, and for"
+                " speed compute=fretta.Compute(precision='bfloat16') or torch.autocast"
             )
         return build_optimizer(self.optimizer, model.parameters(), self.lr, self.momentum)
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "float": (numbers.Real,),
+    "float | None": (numbers.Real,),
     "int": (numbers.Integral,),
     "int | None": (numbers.Integral,),
     "bool": (bool,),
@@ -295,9 +296,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def _check_type(key: str, field: dataclasses.Field[Any], value: Any) -> None:
-    """Plain fields hold plain, finite values; None only where None is the default."""
-    kinds = _KINDS.get(str(field.type))
-    if kinds is None or (value is None and field.default is None):
+    """Plain fields hold plain, finite values; None only where it is the default or in the type."""
+    kind = str(field.type)
+    kinds = _KINDS.get(kind)
+    if kinds is None or (value is None and (field.default is None or kind.endswith("| None"))):
         return
     wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
     if wrong or (isinstance(value, float) and not math.isfinite(value)):

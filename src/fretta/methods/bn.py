@@ -16,7 +16,8 @@ from ..errors import warn
 from ..method import Method
 from ..parts.classifier import Classifier
 from ..parts.norm import use_batch_statistics
-from ..parts.replaced import Statistics, measured, mixed_statistics, replaced_statistics
+from ..parts.replaced import measured, mixed_statistics, replaced_statistics
+from ..parts.statistics import Pair
 
 PARTS = ("both", "mean", "variance")
 MEMORIES = ("none", "cumulative", "moving")
@@ -104,7 +105,7 @@ class BN(Method):
             return self.forward(model, x)
         cumulative = self.memory == "cumulative"
 
-        def moved(name: str, x: Tensor, source: Statistics) -> Statistics:
+        def moved(name: str, x: Tensor, source: Pair) -> Pair:
             """Each layer is normalized by its new average, or by the batch alone."""
             pairs = zip(self.average.get(name, source), measured(x), strict=True)
             self.average[name] = [old.to(new).lerp(new, rate) for old, new in pairs]
@@ -115,13 +116,13 @@ class BN(Method):
             logits = model(x)
         return logits if cumulative else self.forward(model, x)
 
-    def _chosen(self, name: str, x: Tensor, source: Statistics) -> Statistics:
+    def _chosen(self, name: str, x: Tensor, source: Pair) -> Pair:
         if self.memory != "none":
             mean, var = self.average.get(name, source if self.memory == "moving" else measured(x))
             return mean, var
         N = self.prior_strength
         share = self.alpha if N is None else len(x) / (N + len(x))
-        mean, var = (s.lerp(b, share) for s, b in zip(source, measured(x), strict=True))
+        mean, var = (s.to(b).lerp(b, share) for s, b in zip(source, measured(x), strict=True))
         return (
             mean if self.parts != "variance" else source[0],
             var if self.parts != "mean" else source[1],

@@ -5,8 +5,8 @@ Wang, Fink, Van Gool, Dai, CVPR 2022, https://arxiv.org/abs/2203.13591
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from ..method import AUTO
 from ..parts.classifier import Classifier
 from ..parts.losses import cross_entropy, symmetric_cross_entropy
 from ..parts.norm import use_batch_statistics
-from ..parts.random import drawing_from
 from ..parts.tensors import copy_tensors, pull
 from .augmented import Augmented
 
@@ -102,7 +101,9 @@ class CoTTA(Augmented):
             return model(x)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
-        with self._mode(model):
+        # train mode: dropout is on
+        mode = model.training(self.generator) if self.variant == "released" else nullcontext()
+        with mode:
             target = self._target(model, x)
             logits = model(x)
         if self.symmetric:
@@ -123,10 +124,8 @@ class CoTTA(Augmented):
             confidence = model(x).softmax(1).amax(1).mean()
         if confidence >= self.p_th:
             return self.forward(model, x)
-        total = self.forward(model, self.augmented(model, x))
-        for _ in range(self.views - 1):
-            total = total + self.forward(model, self.augmented(model, x))
-        return total / self.views
+        views = (self.forward(model, self.augmented(model, x)) for _ in range(self.views))
+        return sum(views, next(views)) / self.views
 
     @torch.no_grad()
     def _restore(self, model: Classifier) -> None:
@@ -136,11 +135,3 @@ class CoTTA(Augmented):
         for name, p in model.adapted.items():
             coin = torch.rand(p.shape, generator=self.generator, device=p.device)
             p.copy_(torch.where(coin < self.restore, model.origin[name], p))
-
-    @contextmanager
-    def _mode(self, model: Classifier) -> Iterator[None]:
-        with ExitStack() as stack:
-            if self.variant == "released":  # train mode: dropout is on, with our random numbers
-                stack.enter_context(drawing_from(self.generator))
-                stack.enter_context(model.training())
-            yield

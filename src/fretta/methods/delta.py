@@ -16,7 +16,8 @@ from ..method import GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.losses import entropy
 from ..parts.optim import OptimizerName
-from ..parts.replaced import Statistics, renormalized
+from ..parts.replaced import renormalized
+from ..parts.statistics import Pair
 
 BASES = ("entropy", "weighted-entropy", "pseudo-label")
 
@@ -34,6 +35,7 @@ class DELTA(GradientMethod):
 
     key = "delta"
     summary = "moving statistics with gradient, rare classes count more"
+    own_statistics = True
     loss = "mean over kept of w_i · loss_i, w_i ∝ 1 / q̂ of the predicted class, of mean 1"
     published = {
         "alpha": "0.95 (ImageNet-C, batches of 64)",
@@ -50,8 +52,6 @@ class DELTA(GradientMethod):
 
     def check(self) -> None:
         super().check()
-        good = self.statistics is None
-        self.require(good, "statistics", wanted="None: its moving statistics are part of it")
         self.require(self.base in BASES, "base", wanted=" or ".join(map(repr, BASES)))
         self.require(0 <= self.alpha <= 1, "alpha", wanted="a momentum in [0, 1]")
         self.require(0 <= self.lam <= 1, "lam", wanted="a momentum in [0, 1]")
@@ -73,11 +73,11 @@ class DELTA(GradientMethod):
         self.update(weight * loss, kept)
         return logits
 
-    def _statistics(self, name: str, x: Tensor, batch: Statistics) -> Statistics:
+    def _statistics(self, name: str, x: Tensor, batch: Pair) -> Pair:
         mean, scale = self.moving.get(name, batch) if self.alpha else batch
         return mean.to(batch[0]), scale.to(batch[1])
 
-    def _moved(self, name: str, x: Tensor, batch: Statistics) -> Statistics:
+    def _moved(self, name: str, x: Tensor, batch: Pair) -> Pair:
         """The statistics so far; those of this batch enter them after use."""
         used = self._statistics(name, x, batch)
         self.moving[name] = [

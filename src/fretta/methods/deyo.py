@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import warn
+from ..errors import InputError, warn
 from ..method import AUTO, GradientMethod
 from ..parts.classifier import Classifier
 from ..parts.destroy import occluded, ordered_patches, ordered_pixels
@@ -106,6 +106,11 @@ class DeYO(GradientMethod):
         self.generator = seeded(self.seed, torch.device("cpu"))
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
+        if x.dim() != 4 and not callable(self.destroy):
+            raise InputError(
+                f"the batch has shape {tuple(x.shape)}; deyo takes objects in images apart,"
+                " (N, C, H, W). Give destroy= a function of such a batch, or use 'eta'"
+            )
         logits = model(x)
         H = entropy(logits)
         unit = math.log(logits.shape[1])
@@ -129,10 +134,10 @@ class DeYO(GradientMethod):
         return (logits.softmax(1) - without.softmax(1)).gather(1, label).squeeze(1)
 
     def _destroyed(self, x: Tensor) -> Tensor:
-        height, width = x.shape[2:]
-        side = round(self.occlusion * min(height, width))
         if callable(self.destroy):
             return self.destroy(x)
+        height, width = x.shape[2:]
+        side = round(self.occlusion * min(height, width))
         if self.destroy == "patch":
             noise = torch.rand(len(x), self.patches**2, generator=self.generator)
             return ordered_patches(x, self.patches, noise.argsort(1))

@@ -137,7 +137,7 @@ class EATA(ETA):
             batches, seen = batches + 1, seen + len(x)
             if seen >= self.fisher_size:
                 break
-        self.fisher = {n: t / max(batches, 1) for n, t in zip(names, total, strict=True)}
+        self.fisher = {n: t / batches for n, t in zip(names, total, strict=True)}
 
     def anchor(self, model: Classifier) -> Tensor:
         """α sum_i F_i (θ_i - θ_i⁰)²."""

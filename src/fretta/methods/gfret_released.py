@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ..errors import ConfigError
 from ..method import AUTO, GradientMethod
 from ..parts.classifier import Classifier
-from ..parts.losses import cross_entropy, entropy, kl_divergence, masked_mean
+from ..parts.losses import cross_entropy, entropy, kl_divergence, masked_mean, wide
 from ..parts.optim import descend, none_kept
 from ..parts.redundancy import split_representations
 from ..parts.supports import add_batch
@@ -128,7 +128,7 @@ def _centers(method: GFRET, model: Classifier, z: Tensor, p: Tensor) -> Tensor:
 def _reliable(method: GFRET, p: Tensor, s: Tensor) -> Tensor:
     if method.selection == "count":
         return method.reliable(p, s)
-    H = entropy(p.softmax(1))
+    H = entropy(wide(p).softmax(1))  # quantiles are of float32 or float64
     return (p.argmax(1) == s.argmax(1)) & (H <= H.quantile(method.k2))
 
 

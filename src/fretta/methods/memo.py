@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from ..method import AUTO
 from ..parts.classifier import Classifier
 from ..parts.optim import OptimizerName
-from ..parts.replaced import Statistics, measured, replaced_statistics
+from ..parts.output import USES_FEATURES
+from ..parts.replaced import measured, replaced_statistics
+from ..parts.statistics import Pair
 from .augmented import Augmented
 
 
@@ -75,6 +77,9 @@ class MEMO(Augmented):
             return torch.cat([model(part) for part in x.split(1 if one_by_one else len(x))])
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
+        if self.predict == "before" and self.output in USES_FEATURES:
+            with torch.no_grad():
+                self.forward(model, x)  # the stage takes the features of images, not of views
         shown = x.repeat_interleave(self.views, 0)
         with self._mixed(model.net):
             logits = model(self.augmented(model, shown))
@@ -88,7 +93,7 @@ class MEMO(Augmented):
         strength = self.prior_strength
         share = 0.0 if strength is None else 1 / (strength + 1)
 
-        def mix(name: str, x: Tensor, source: Statistics) -> Statistics:
+        def mix(name: str, x: Tensor, source: Pair) -> Pair:
             mean, var = (
                 old.lerp(new.to(old.dtype), share)
                 for old, new in zip(source, measured(x), strict=True)

@@ -6,8 +6,8 @@ epochs; online it is known from three codes, which differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..parts.classifier import Classifier
 from ..parts.losses import entropy, marginal_entropy
 from ..parts.norm import batch_statistics, use_batch_statistics
 from ..parts.optim import OptimizerName
-from ..parts.random import drawing_from, seeded
+from ..parts.random import seeded
 
 
 @dataclass
@@ -86,13 +86,7 @@ class SHOTIM(GradientMethod):
             self.update(entropy(logits).mean() - marginal_entropy(logits, epsilon))
         return logits
 
-    @contextmanager
-    def _mode(self, model: Classifier) -> Iterator[None]:
-        if self.variant == "tsd":  # dropout is on, with our own random numbers
-            with drawing_from(self.generator), model.training():
-                yield
-        elif self.variant == "lame":
-            with batch_statistics(model.net):
-                yield
-        else:
-            yield
+    def _mode(self, model: Classifier) -> AbstractContextManager[None]:
+        if self.variant == "tsd":  # dropout is on
+            return model.training(self.generator)
+        return batch_statistics(model.net) if self.variant == "lame" else nullcontext()

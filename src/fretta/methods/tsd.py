@@ -5,8 +5,7 @@ Wang, Zhang, Yan, Zhang, Lian, CVPR 2023, https://arxiv.org/abs/2303.10902
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,7 +15,7 @@ from ..method import GradientMethod, Need
 from ..parts.classifier import Classifier
 from ..parts.losses import kl_divergence
 from ..parts.norm import use_batch_statistics
-from ..parts.random import drawing_from, seeded
+from ..parts.random import seeded
 from ..parts.supports import add_batch, bank_of_head
 
 
@@ -60,7 +59,9 @@ class TSD(GradientMethod):
         self.generator = seeded(self.seed, model.parameters()[0].device)
 
     def step(self, model: Classifier, x: Tensor) -> Tensor:
-        with self._mode(model):
+        # the released code adapts in train mode: dropout is on
+        mode = model.training(self.generator) if self.variant == "released" else nullcontext()
+        with mode:
             z, logits = model.features(x)
         add_batch(self.bank, F.normalize(z.detach()), logits.detach())
         c = self.bank.sums()
@@ -74,12 +75,3 @@ class TSD(GradientMethod):
         kept = similarity.detach().argmax(1) == logits.detach().argmax(1)
         self.update(kl_divergence(similarity, logits.detach()), kept)
         return logits
-
-    @contextmanager
-    def _mode(self, model: Classifier) -> Iterator[None]:
-        """The released code adapts in train mode: dropout is on, with our own random numbers."""
-        if self.variant != "released":
-            yield
-            return
-        with drawing_from(self.generator), model.training():
-            yield

@@ -258,8 +258,9 @@ class AdaptiveStatistics(Statistics):
         unit = at.unit.square() if which else at.unit
         if a is None:
             center = rows.mean(0)
-            spread = at.by_layer((rows - center).square() / unit).sum(0) / max(n - 1, 1)
-            within = self._average(within, spread, n)
+            expected = center if n > 1 else old["var" if which else "mean"]  # as remembered
+            spread = at.by_layer((rows - expected).square() / unit).sum(0) / max(n - 1, 1)
+            within = self._average(within, spread, n).clamp(min=TINY)
             return center, within / n, within, between
         offsets = old["offset_var" if which else "offset_mean"]
         means = a.mean.to(rows) @ rows  # (C, c)

@@ -31,7 +31,7 @@ from .norm import (
     source_statistics_for_single_values,
     use_batch_statistics,
 )
-from .random import undisturbed
+from .random import drawing_from, undisturbed
 from .replaced import mixed_statistics
 from .statistics import MovingStatistics, Statistics
 from .tensors import copy_tensors, put_back
@@ -245,6 +245,12 @@ class Classifier:
             )
         for parameter in self.adapted.values():
             parameter.requires_grad_(True)
+        if any(p.dtype is torch.bfloat16 for p in self.adapted.values()):
+            warn(
+                "the parameters that learn are bfloat16, which keeps 8 bits: most updates are too"
+                " small for them and are lost. Give the model in float32, and for speed"
+                " compute=fretta.Compute(precision='bfloat16')"
+            )
         for layer in self.net.modules():
             thawed = any(p.requires_grad for p in layer.parameters(recurse=False))
             guarded = contiguous_when_frozen in layer._forward_pre_hooks.values()
@@ -264,17 +270,19 @@ class Classifier:
         self.thaw(affine_names({name: layers[name] for name in names}))
 
     @contextmanager
-    def training(self) -> Iterator[None]:
-        """While active, everything but the norm layers is in train mode: dropout is on."""
+    def training(self, generator: torch.Generator) -> Iterator[None]:
+        """While active, everything but the norm layers is in train mode: dropout is on, with random
+        numbers of the generator."""
         norms = set(norm_layers(self.net).values())
         others = [m for m in self.net.modules() if m not in norms and not m.training]
-        for module in others:
-            module.training = True
-        try:
-            yield
-        finally:
+        with drawing_from(generator):
             for module in others:
-                module.training = False
+                module.training = True
+            try:
+                yield
+            finally:
+                for module in others:
+                    module.training = False
 
     def parameters(self) -> list[Tensor]:
         return list(self.adapted.values())

@@ -88,10 +88,14 @@ class Capture:
 
 @contextmanager
 def capturing(
-    head: nn.Module, rows: int | None = None, skip: Callable[[], bool] = lambda: False
+    head: nn.Module,
+    rows: int | None = None,
+    skip: Callable[[], bool] = lambda: False,
+    last: bool = False,
 ) -> Iterator[Capture]:
     """While active, keep what enters the head in the last forward; or, with `rows`, in the first
-    one, or in the first ones that have so many rows together, and without their graph."""
+    one, or in the first ones (or `last` ones) that have so many rows together, and without their
+    graph."""
     box = Capture()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -101,10 +105,12 @@ def capturing(
             return
         if rows is None:
             box.features = new
-        elif new is not None and box.features is None:
-            box.features = new.detach()
-        elif new is not None and box.features is not None and len(box.features) < rows:
-            box.features = torch.cat([box.features, new.detach()])
+        elif new is not None:
+            old = box.features
+            if old is None or (last and len(old) >= rows):
+                box.features = new.detach()
+            elif len(old) < rows:
+                box.features = torch.cat([old, new.detach()])
 
     hook = head.register_forward_pre_hook(keep, with_kwargs=True)
     try:

@@ -73,16 +73,27 @@ class Gate:
         return slice(None, None, max(1, min(round(1 / self.sample), n // 2)) if self.open else 1)
 
     def add(self, adapted: Tensor, source: Tensor, changed: float = 0.0) -> None:
-        """Logits of both for the same images; `changed`: how far the domain changed, in [0, 1]."""
+        """Logits of both for the same images; `changed`: how far the domain changed, in [0, 1].
+
+        Rows that are not finite are left out. Where no other is left, the source model predicts.
+        """
         a, s = adapted.detach().float(), source.detach().float()
         n = len(a)
         means = [entropy(a).mean(0, True), entropy(s).mean(0, True)]
         row = torch.cat([*means, a.softmax(1).mean(0), s.softmax(1).mean(0)])
-        self.images = self.images * math.exp(-n / self.clock) * (1 - changed) + n
-        self.row = row if self.row is None else torch.lerp(self.row, row, n / self.images)
-        marginals = torch.special.entr(self.row[2:].view(2, -1)).sum(1)
+        images = self.images * math.exp(-n / self.clock) * (1 - changed) + n
+        row = row if self.row is None else torch.lerp(self.row, row, n / images)
+        marginals = torch.special.entr(row[2:].view(2, -1)).sum(1)
         unit = math.log(max(a.shape[1], 2))
-        numbers = (torch.cat([self.row[:2], marginals]) / unit).tolist()  # one transfer
+        numbers = (torch.cat([row[:2], marginals]) / unit).tolist()  # one transfer
+        if not all(map(math.isfinite, numbers)):  # in the average they would stay for good
+            sound = torch.isfinite(a.logsumexp(1) + s.logsumexp(1))
+            if 0 < int(sound.sum()) < n:
+                self.add(a[sound], s[sound], changed)
+            elif self.mixes:
+                self.weight = 0.0
+            return
+        self.images, self.row = images, row
         own, source_own, marginal, source_marginal = numbers
         self.lost = source_marginal - marginal
         even = min(1.0, max(0.0, (marginal - 0.93) / 0.04))  # all classes, evenly

@@ -48,11 +48,14 @@ class ImageMemory:
                 images, and whether it does
         """
         if self.images and self.images[0].shape != image.shape:
-            self._keep([])  # images of another size cannot form a batch with it
+            for values in self._lists():  # images of another size cannot form a batch with it
+                values.clear()
         self.seen[label] = self.seen.get(label, 0) + 1
         leaving = self._leaving(label, uncertainty, draws)
         if leaving is not None:
-            self._keep([i for i in range(len(self)) if i != leaving])
+            if leaving >= 0:
+                for values in self._lists():
+                    del values[leaving]
             self.images.append(image.detach().clone(memory_format=torch.contiguous_format))
             self.labels.append(label)
             self.uncertainty.append(uncertainty)
@@ -73,12 +76,12 @@ class ImageMemory:
     def _largest(self) -> list[int]:
         """The classes that hold most images."""
         held = Counter(self.labels)
-        return sorted(c for c, n in held.items() if n == max(held.values()))
+        most = max(held.values(), default=0)
+        return sorted(c for c, n in held.items() if n == most)
 
-    def _keep(self, places: list[int]) -> None:
-        for name in ("images", "labels", "uncertainty", "births"):
-            values = getattr(self, name)
-            setattr(self, name, [values[i] for i in places])
+    def _lists(self) -> tuple[list[Any], ...]:
+        """What is held of each image."""
+        return self.images, self.labels, self.uncertainty, self.births
 
     # ---- state ------------------------------------------------------------------------------
 

@@ -11,21 +11,27 @@ def wide(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
+def log_softmax(logits: Tensor) -> Tensor:
+    """log σ(p), finite also for a class that cannot be, whose logit is -inf: 0 · -inf is NaN."""
+    log_p = logits.log_softmax(1)
+    return log_p.clamp(min=torch.finfo(log_p.dtype).min)
+
+
 def entropy(logits: Tensor) -> Tensor:
     """H(p) = -sum_c σ(p)_c log σ(p)_c, in nats."""
-    log_p = logits.log_softmax(1)
+    log_p = log_softmax(logits)
     return -(log_p.exp() * log_p).sum(1)
 
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
     """-sum_c t_c log σ(p)_c for target probabilities t."""
-    return -(target * logits.log_softmax(1)).sum(1)
+    return -(target * log_softmax(logits)).sum(1)
 
 
 def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(σ(p) ‖ σ(q)) = sum_c σ(p)_c (log σ(p)_c - log σ(q)_c), both given as logits."""
-    log_p = p.log_softmax(1)
-    return (log_p.exp() * (log_p - q.log_softmax(1))).sum(1)
+    log_p = log_softmax(p)
+    return (log_p.exp() * (log_p - log_softmax(q))).sum(1)
 
 
 def energy(logits: Tensor) -> Tensor:

@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .losses import wide
 from .norm import batch_norms, before_forward
+from .statistics import Pair
 
-Statistics = tuple[Tensor, Tensor]  # mean and variance of each channel
-Choice = Callable[[str, Tensor, Statistics], Statistics]
+Choice = Callable[[str, Tensor, Pair], Pair]
 Replaced = AbstractContextManager[None]
 
 
-def measured(x: Tensor, correction: int = 1) -> Statistics:
-    """Mean and variance of each channel; correction 1 is the unbiased variance."""
+def measured(x: Tensor, correction: int = 1) -> Pair:
+    """Mean and variance of each channel, in float32 at least; correction 1 is the unbiased one."""
     axes = [axis for axis in range(x.dim()) if axis != 1]
-    var, mean = torch.var_mean(x, dim=axes, correction=correction)
+    var, mean = torch.var_mean(wide(x), dim=axes, correction=correction)
     return mean, var
 
 
@@ -35,9 +36,9 @@ def replaced_statistics(module: nn.Module, choose: Choice) -> Replaced:
     Not asked where there is one value per channel: there the source statistics stay.
     """
 
-    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
+    def before(name: str, layer: Any, own: Pair, inputs: tuple[Any, ...]) -> None:
         x = inputs[0].detach()
-        layer.running_mean, layer.running_var = own if single_valued(x) else choose(name, x, own)
+        _put(layer, own if single_valued(x) else choose(name, x, own), own)
 
     return _in_eval_mode(module, before)
 
@@ -45,12 +46,11 @@ def replaced_statistics(module: nn.Module, choose: Choice) -> Replaced:
 def mixed_statistics(module: nn.Module, alpha: float) -> Replaced:
     """While active, batch norms use (1 - alpha) · source + alpha · batch statistics."""
 
-    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
-        mean, var = measured(inputs[0].detach(), correction=0)
-        layer.running_mean = own[0] + alpha * (mean - own[0])
-        layer.running_var = own[1] + alpha * (var - own[1])
+    def mix(name: str, x: Tensor, own: Pair) -> Pair:
+        mean, var = measured(x, correction=0)
+        return own[0] + alpha * (mean - own[0]), own[1] + alpha * (var - own[1])
 
-    return _in_eval_mode(module, before)
+    return replaced_statistics(module, mix)
 
 
 def renormalized(module: nn.Module, choose: Choice) -> Replaced:
@@ -61,7 +61,7 @@ def renormalized(module: nn.Module, choose: Choice) -> Replaced:
     second is a standard deviation, ε included. Scale and shift follow as always.
     """
 
-    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> Any:
+    def before(name: str, layer: Any, own: Pair, inputs: tuple[Any, ...]) -> Any:
         x = inputs[0]
         if single_valued(x):
             layer.running_mean, layer.running_var = own
@@ -74,7 +74,7 @@ def renormalized(module: nn.Module, choose: Choice) -> Replaced:
         d = ((mean - moving_mean) / moving_scale).view(shape)
         normalized = F.batch_norm(x, None, None, training=True, eps=layer.eps)
         _only_scale_and_shift(layer, own)
-        return (normalized * r + d, *inputs[1:])
+        return ((normalized * r + d).to(x.dtype), *inputs[1:])
 
     return _in_eval_mode(module, before)
 
@@ -82,8 +82,9 @@ def renormalized(module: nn.Module, choose: Choice) -> Replaced:
 def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) -> Replaced:
     """While active, batch norms normalize by these means and variances, by name."""
 
-    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> None:
-        layer.running_mean, layer.running_var = statistics[name]
+    def before(name: str, layer: Any, own: Pair, inputs: tuple[Any, ...]) -> None:
+        mean, var = statistics[name]
+        _put(layer, (mean, var), own)
 
     return _in_eval_mode(module, before)
 
@@ -91,7 +92,7 @@ def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) 
 def normalized_by(module: nn.Module, normalize: Callable[..., Tensor]) -> Replaced:
     """While active, batch norms scale and shift `normalize(name, input, ε)`, gradient and all."""
 
-    def before(name: str, layer: Any, own: Statistics, inputs: tuple[Any, ...]) -> Any:
+    def before(name: str, layer: Any, own: Pair, inputs: tuple[Any, ...]) -> Any:
         _only_scale_and_shift(layer, own)
         return (normalize(name, inputs[0], layer.eps), *inputs[1:])
 
@@ -99,9 +100,10 @@ def normalized_by(module: nn.Module, normalize: Callable[..., Tensor]) -> Replac
 
 
 def source_statistics(module: nn.Module) -> dict[str, list[Tensor]]:
-    """Copies of the running mean and variance of every batch norm, by its name."""
+    """Copies of the running mean and variance of every batch norm, by its name; in float32 at
+    least."""
     return {
-        name: [layer.running_mean.clone(), layer.running_var.clone()]
+        name: [wide(layer.running_mean).clone(), wide(layer.running_var).clone()]
         for name, layer in batch_norms(module, running=True).items()
     }
 
@@ -111,7 +113,13 @@ def per_channel(values: Tensor, x: Tensor) -> Tensor:
     return values.view(1, -1, *[1] * (x.dim() - 2))
 
 
-def _only_scale_and_shift(layer: Any, own: Statistics) -> None:
+def _put(layer: Any, statistics: Pair, own: Pair) -> None:
+    """Into the buffers of a layer, in the precision of its own."""
+    mean, var = (new.to(old) for new, old in zip(statistics, own, strict=True))
+    layer.running_mean, layer.running_var = mean, var
+
+
+def _only_scale_and_shift(layer: Any, own: Pair) -> None:
     """The layer itself only scales and shifts (and activates, in some subclasses)."""
     layer.running_mean = torch.zeros_like(own[0])
     layer.running_var = torch.ones_like(own[1]) - layer.eps

@@ -27,11 +27,18 @@ Network = Callable[[Tensor], Tensor]
 Settled = tuple[Tensor, Memory, Pair]  # logits, what is remembered, statistics in use
 
 
-def image_moments(x: Tensor) -> Pair:
-    """(N, c) mean and mean square of every image and channel, of what enters a batch norm."""
+def image_moments(x: Tensor, n: int) -> Pair | None:
+    """(n, c) mean and mean square of each of n images and channels, of what enters a batch norm.
+
+    Its rows may be tokens, those of an image one after the other (LeViT). None: they are neither.
+    """
     x = x.detach()
     x = x if x.dtype == torch.float64 else x.float()
     axes = list(range(2, x.dim()))
+    if len(x) != n:
+        if len(x) % n:
+            return None
+        x, axes = x.unflatten(0, (n, -1)), [1, *(axis + 1 for axis in axes)]
     return (x.mean(axes), x.square().mean(axes)) if axes else (x, x.square())
 
 
@@ -115,9 +122,9 @@ class Statistics(ABC):
         found: dict[int, tuple[Memory, Pair]] = {}
 
         def watch(index: int, entering: Tensor) -> None:
-            memory = self._part(index)
-            found[index] = self._moved(self.each[index], memory, image_moments(entering))
-            self._put(index, found[index][1])
+            if (moments := image_moments(entering, len(x))) is not None:
+                found[index] = self._moved(self.each[index], self._part(index), moments)
+                self._put(index, found[index][1])
 
         with self._watching(watch):
             logits = model(x)
@@ -134,12 +141,13 @@ class Statistics(ABC):
         found: dict[int, Pair] = {}
 
         def watch(index: int, entering: Tensor) -> None:
-            found[index] = image_moments(entering)
+            if (moments := image_moments(entering, len(x))) is not None:
+                found[index] = moments
 
         with self._watching(watch):
             logits = model(x)
         for index in range(len(self.layers)):
-            if index not in found:  # unused in this forward: as expected
+            if index not in found:  # unused in this forward, or not by images: as expected
                 mean, var = (value.expand(len(x), -1) for value in self._used(index))
                 found[index] = (mean, var + mean.square())
         mean, square = (
