@@ -28,7 +28,7 @@ from .prepare import (
     predicts,
     unwrapped,
 )
-from .state import digest, restore_snapshot, take_snapshot
+from .state import copy_value, digest, restore_snapshot, take_snapshot
 
 STATE_FORMAT = 2
 
@@ -63,7 +63,8 @@ class Adapter(nn.Module):
 
     The number of classes and the head are found on the first batch (or in `source`); until then
     `ready` is False. `train()` and `eval()` do not switch adaptation: evaluation scripts call
-    `eval()` by habit. A batch that fails or is interrupted changes nothing; threads take turns.
+    `eval()` by habit. A batch that fails or is interrupted changes nothing. Threads take turns, but
+    for `parameters()` and `buffers()`, which may show the middle of another thread's batch.
     """
 
     def __init__(
@@ -122,6 +123,8 @@ class Adapter(nn.Module):
             if every is not None and self._batches % every == 0:
                 learner.start_over()
                 before = None
+                if self._supervisor is not None:
+                    self._supervisor.ring.clear()  # no way back to what is forgotten
             if self._supervisor is None and (self.guard is not None or self._callbacks):
                 learner.look_for_head(x)
                 self._supervise()
@@ -141,7 +144,8 @@ class Adapter(nn.Module):
         return logits.detach()
 
     def predict(self, x: Tensor) -> Tensor:
-        """Predict with the model as adapted so far. No state changes."""
+        """Predict with the model as adapted so far; an episodic one has forgotten the last batch.
+        No state changes."""
         with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
             self.learner.prepare(x)
             self._check_size(x, self.method, self.model)
@@ -159,7 +163,8 @@ class Adapter(nn.Module):
             classes = self.learner.prepare(x)
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
-            with capturing(self.model.head_module) as box:
+            # memo predicts image by image; stein lets the adapted model speak last
+            with capturing(self.model.head_module, len(x), last=True) as box:
                 logits = self._forward(x)
             features = captured(box, self.model.head_name)
             return features, self._check_finite(logits, x)
@@ -201,7 +206,24 @@ class Adapter(nn.Module):
         return logits
 
     def _forward(self, x: Tensor) -> Tensor:
-        return self.learner.source_forward(x) if self.safe else self.learner.forward(x)
+        if self.safe:
+            return self.learner.source_forward(x)
+        with self._forgotten():
+            return self.learner.forward(x)
+
+    @contextmanager
+    def _forgotten(self) -> Iterator[None]:
+        """While active, an episodic method is in its initial state, in which its next episode will
+        begin. Until then the last one stays, for `health`."""
+        if not self.method.episodic:
+            yield
+            return
+        last = take_snapshot(self.model, self.method, copy_value)
+        self.learner.start_over()
+        try:
+            yield
+        finally:
+            restore_snapshot(self.model, self.method, last)
 
     # ---- health ------------------------------------------------------------------------------
 
@@ -213,21 +235,22 @@ class Adapter(nn.Module):
         is read, from what the last step left behind; then there is no running reference and no
         norm of the update.
         """
-        if self._health is None and self._last is not None:
-            logits, images = self._last
-            health, _ = measure(
-                logits,
-                self.method,
-                self._batches - 1,
-                features=self.head_input,
-                now=flat(self.model.parameters()),
-                origin=flat(self.model.origin.values()),
-            )
-            with torch.inference_mode(False):
-                source = self.learner.source_forward(images).argmax(1)
-            differ = (source != spread(logits).argmax(1)).float()
-            self._health = replace(health, changed=float(differ.mean()))
-        return self._health
+        with self._turn:
+            if self._health is None and self._last is not None:
+                logits, images = self._last
+                health, _ = measure(
+                    logits,
+                    self.method,
+                    self._batches - 1,
+                    features=self.head_input,
+                    now=flat(self.model.parameters()),
+                    origin=flat(self.model.origin.values()),
+                )
+                with torch.inference_mode(False):
+                    source = self.learner.source_forward(images).argmax(1)
+                differ = (source != spread(logits).argmax(1)).float()
+                self._health = replace(health, changed=float(differ.mean()))
+            return self._health
 
     def on_health(self, callback: Callable[[Health], Any]) -> None:
         """Call this with the `Health` of every batch to come: a writer, or any function."""
@@ -248,6 +271,7 @@ class Adapter(nn.Module):
         if self.classes is None:
             raise StateError("the adapter has not seen a batch yet")
         self._supervisor = Supervisor(self.learner, self.guard, self.classes)
+        self._supervisor.batch = self._batches
         return self._supervisor
 
     # ---- export ---------------------------------------------------------------------------------
@@ -272,7 +296,7 @@ class Adapter(nn.Module):
         """
         if not self.ready:
             raise StateError("there is nothing to export yet: the adapter has not seen a batch")
-        with torch.inference_mode(False), torch.no_grad():
+        with self._turn, torch.inference_mode(False), torch.no_grad(), self._forgotten():
             return export_plain(self.learner, self.safe, statistics)
 
     # ---- facts -------------------------------------------------------------------------------
@@ -346,7 +370,7 @@ class Adapter(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What `to`, `cuda`, `double`, ... call: running state moves along with the model."""
-        with torch.inference_mode(False):
+        with self._turn, torch.inference_mode(False):
             state = self.state_dict() if self.ready else None
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
             self.model.apply_to_initial(fn)
@@ -472,6 +496,7 @@ class Adapter(nn.Module):
                 (self._supervisor or self._supervise()).load_state_dict(state["guard"])
             elif self._supervisor is not None:
                 self._supervisor.reset()
+                self._supervisor.batch = self._batches
 
     def _check_settings(self, state: Mapping[str, Any]) -> None:
         ours = self.method.resolved(state["classes"], quiet=True).hyperparameters()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import warn
 from ..learner import Learner
+from ..prepare import predicts
 from ..state import capture, copy_value, restore_snapshot, take_snapshot
 from .examiner import Examiner
 from .guard import Guard
@@ -184,10 +185,12 @@ class Supervisor:
         self.ring.clear()
 
     def _finite_logits(self, beside: References) -> Tensor:
-        """Of the state before the update, which is back; else of a reference."""
-        logits = self.learner.current(beside.x)
+        """Of the state before the update, which is back; else of a reference. An episode begins
+        unlearned."""
+        episodic = self.learner.method.episodic
+        logits = beside.unlearned if episodic else self.learner.current(beside.x)
         for other in ("unlearned", "source"):
-            if not bool(logits.isfinite().all()):
+            if not bool(predicts(logits).all()):
                 logits = getattr(beside, other)
         return logits
 
