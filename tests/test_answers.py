@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from fretta.cli import app
 from fretta.data import open_dataset
-from fretta.deploy.label_me import Predicted, ask
+from fretta.deploy.label_me import Predicted, ask, read_answers, read_predictions, write_questions
 from fretta.errors import ConfigError, FrettaError, FrettaWarning, StoreError
 from fretta.estimate.answers import FEWEST, MOST, questions, verdict_of, wanted
 
@@ -107,7 +108,7 @@ def run(*arguments: str) -> str:
     return done.output
 
 
-def filled(file: Path, truth: dict[str, int], some: int = 1000) -> list[list[str]]:
+def filled(file: Path, truth: Mapping[str, object], some: int = 1000) -> list[list[str]]:
     with file.open(newline="") as stream:
         head, *rows = list(csv.reader(stream))
     assert head[:2] == ["path", "label"]
@@ -130,6 +131,42 @@ def test_answers_that_could_not_decide_are_not_asked_for(differ: int, asked: int
         weights = np.array([q.weight for q in chosen])
         pair = (source[numbers[0]], adapted[numbers[0]])
         assert verdict_of(numbers[1], weights, *pair, adapted[numbers[0]]).helps
+
+
+def answered(found: Predicted, file: Path, truth: Mapping[str, object]) -> tuple[int, int]:
+    """Answers gained and lost, over the file that a person fills in."""
+    write_questions(file, found, "bn", ask(found, "bn", 0.01, 0.9))
+    filled(file, truth)
+    result = read_answers(file, found)["bn"]
+    return result.gained, result.lost
+
+
+def test_classes_of_one_name_are_one_class(tmp_path: Path) -> None:
+    """Both models say "other", by different outputs: they agree, and neither loses."""
+    names = ["cat", "other", "Other", "other"]
+    source = np.repeat([0, 1, 0], [6, 6, 52])
+    adapted = np.repeat([3, 2, 0], [6, 6, 52])
+    found = Predicted([str(i) for i in range(64)], source, {"bn": adapted}, names)
+    assert found.disagreement() == 6 / 64
+    for truth in ("other", "OTHER", "3"):
+        assert answered(found, tmp_path / "a.csv", {str(i): truth for i in range(64)}) == (6, 0)
+        (tmp_path / "a.csv").unlink()
+    rows = ["path,label,class,source_label", "0,other,1,other", "1,other,3,cat", "2,cat,0,"]
+    (tmp_path / "predictions.csv").write_text("\n".join(rows) + "\n")
+    found = read_predictions(tmp_path, names, "bn")
+    assert found.paths == ["0", "1"]
+    assert found.disagreement() == 1 / 2
+
+
+def test_odd_names_are_found_again(tmp_path: Path) -> None:
+    """Blanks at an end, bytes that are no UTF-8, what a spreadsheet takes for a formula."""
+    paths = [" a.png", "b.png ", "\udcff.png", "=c.png", "d\re.png"]
+    written = [" a.png", "b.png ", "\\udcff.png", "./=c.png", "d\re.png"]
+    names = ["cat ", "\udcff", " =dog"]
+    source = np.zeros(5, dtype=np.int64)
+    found = Predicted(paths, source, {"bn": np.array([1, 1, 1, 2, 2])}, names)
+    truth = dict(zip(written, ("cat", "\\udcff", " cat ", "=dog", "CAT"), strict=True))
+    assert answered(found, tmp_path / "a.csv", truth) == (2, 3)
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ def test_names_of_output_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "b-day": "b/day/",
         "-".join(Path("night").absolute().parts[-2:]): "night",
     }
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "a")  # a name must not lead out of the output folder
+        assert stream_names(["..", "day"]) == {tmp_path.name: "..", "day": "day"}
     for data, message in {
         ("a", "./a"): "twice",
         ("night", "night.txt"): "same name",

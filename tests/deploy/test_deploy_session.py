@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from safetensors.torch import load_file
 
 from fretta.deploy import AdaptOptions, adapt_images
 from fretta.deploy.output import COLUMNS
+from fretta.deploy.result import Counts
 from fretta.errors import ConfigError, DataError, StoreError
 
 Make = Callable[..., AdaptOptions]
@@ -106,7 +109,29 @@ def test_nothing_readable_is_an_error(options: Make, tmp_path: Path) -> None:
     (tmp_path / "bad" / "a.jpg").rename(tmp_path / "bad" / "a.txt")
     with pytest.raises(DataError, match=r"no images in .*1 other files"):
         adapt_images(options(data=str(tmp_path / "bad"), out=tmp_path / "new"))
+    with pytest.raises(DataError, match="no path arrived on the standard input"):
+        adapt_images(options(data="-", out=tmp_path / "new"), stdin=io.BytesIO(b"\n"))
+    (tmp_path / "list.txt").write_text("\n")
+    with pytest.raises(DataError, match=r"list\.txt' is empty; write the path"):
+        adapt_images(options(data=str(tmp_path / "list.txt"), out=tmp_path / "new"))
     assert not (tmp_path / "new").exists()
+
+
+def test_images_may_be_gone_at_the_end(options: Make, tmp_path: Path, images: Path) -> None:
+    """As those of a pipe, deleted once they were read."""
+    names = "\n".join(sorted(os.listdir(images))).encode()
+
+    def remove(counts: Counts) -> None:
+        if counts.files == 44:
+            shutil.rmtree(images)
+
+    given = options(data="-", root=images, guard="none")
+    result = adapt_images(given, stdin=io.BytesIO(names), on_batch=remove)
+    assert result.complete
+    assert result.weights is None
+    expected = "no weights were written: none of the last 16 images could be read again"
+    assert expected in result.notes
+    assert (tmp_path / "out" / "summary.html").is_file()
 
 
 def test_source_images_for_eata(options: Make, tmp_path: Path, images: Path) -> None:

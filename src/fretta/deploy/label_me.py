@@ -36,6 +36,12 @@ class Predicted:
     adapted: dict[str, NDArray[np.int64]]  # by method
     names: list[str]  # of the classes
 
+    def __post_init__(self) -> None:
+        """Classes of the same name count as the first of them."""
+        first = np.array(_first(self.names), dtype=np.int64)
+        self.source = first[self.source]
+        self.adapted = {name: first[classes] for name, classes in self.adapted.items()}
+
     def disagreement(self) -> float:
         """Share of images on which some method differs from the source model."""
         return float(np.any([a != self.source for a in self.adapted.values()], axis=0).mean())
@@ -132,7 +138,7 @@ def _read(file: Path) -> list[dict[str, str]]:
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
-            rows = [{k: (v or "").strip() for k, v in row.items() if k} for row in reader]
+            rows = [{k: v or "" for k, v in row.items() if k} for row in reader]
             columns = list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"--answers {str(file)!r} cannot be read: {error}") from error
@@ -144,14 +150,27 @@ def _read(file: Path) -> list[dict[str, str]]:
         )
     if not rows:
         raise ConfigError(f"--answers {str(file)!r} has no rows")
+    for row in rows:
+        row["label"] = row["label"].strip()  # typed by a person
     return rows
 
 
 def _classes(names: Sequence[str]) -> dict[str, int]:
     """Names of classes as a person or the file may write them, and numbers where none is a name."""
-    numbers = {str(i): i for i in range(len(names))}
-    cells = {label_cell(name).casefold(): i for i, name in enumerate(names)}
-    return {**numbers, **cells, **{name.casefold(): i for i, name in enumerate(names)}}
+    first = _first(names)
+    numbers = {str(i): number for i, number in enumerate(first)}
+    cells = {_key(label_cell(name)): i for name, i in zip(names, first, strict=True)}
+    return {**numbers, **cells, **{_key(name): i for name, i in zip(names, first, strict=True)}}
+
+
+def _first(names: Sequence[str]) -> list[int]:
+    """For every class the first one of that name: no answer can tell them apart."""
+    seen: dict[str, int] = {}
+    return [seen.setdefault(_key(name), i) for i, name in enumerate(names)]
+
+
+def _key(name: str) -> str:
+    return name.strip().casefold()
 
 
 def _label(text: str, classes: Mapping[str, int], place: str) -> int:
@@ -195,7 +214,7 @@ def _number(row: Mapping[str, str], column: str, file: Path) -> float:
 # ---- the folder of `fretta adapt` ---------------------------------------------------------------
 
 
-def read_predictions(out: Path, names: list[str]) -> Predicted:
+def read_predictions(out: Path, names: list[str], method: str) -> Predicted:
     """predictions.csv, as far as the source model saw the images too."""
     numbers = {label_cell(name): i for i, name in enumerate(names)}
     paths, before, after = [], [], []
@@ -205,7 +224,8 @@ def read_predictions(out: Path, names: list[str]) -> Predicted:
                 paths.append(row["path"])
                 before.append(numbers[row["source_label"]])
                 after.append(int(row["class"]))
-    return Predicted(paths, np.array(before), {"": np.array(after)}, names)
+    source, adapted = np.array([before, after], dtype=np.int64)
+    return Predicted(paths, source, {method: adapted}, names)
 
 
 def answer_run(out: Path, file: Path) -> Answered:
@@ -223,9 +243,7 @@ def answer_run(out: Path, file: Path) -> Answered:
         ) from error
     if not complete:
         raise StoreError(f"the run in {str(out)!r} is not complete; --resume continues it")
-    found = read_predictions(out, names)
-    found.adapted = {method: found.adapted[""]}
-    answered = read_answers(file, found)[method]
+    answered = read_answers(file, read_predictions(out, names, method))[method]
     settings["result"]["answers"] = answered.to_json()
     replace_file(out / SETTINGS, (json.dumps(settings, indent=2) + "\n").encode())
     page = out / PAGE

@@ -90,6 +90,8 @@ def stream_names(data: Sequence[str]) -> dict[str, str]:
     paths: dict[Path, str] = {}
     for given in data:
         path = Path(given).absolute()
+        if ".." in path.parts:  # as a name it would lead out of --out
+            path = path.resolve()
         if given == STDIN:
             raise ConfigError(
                 "paths on stdin (--data -) are one stream; --ray takes folders, lists"

@@ -220,17 +220,22 @@ def csv_rows(rows: Sequence[Sequence[str]]) -> bytes:
         text = io.StringIO()
         csv.writer(text, lineterminator="\r\n").writerow(row)  # quotes what holds a part of that
         lines.append(text.getvalue().removesuffix("\r\n") + "\n")
-    return "".join(lines).encode("utf-8", "backslashreplace")
+    return _valid("".join(lines)).encode()
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def path_cell(name: str) -> str:
     """A path no spreadsheet takes for a formula; ./=x.png is the same file as =x.png."""
-    return f"./{name}" if _FORMULA.match(name) else name
+    return _valid(f"./{name}" if _FORMULA.match(name) else name)
 
 
 def label_cell(name: str) -> str:
     """A label no spreadsheet takes for a formula: an apostrophe in front, unless it is a number."""
-    return f"'{name}" if _FORMULA.match(name) and not _NUMBER.fullmatch(name) else name
+    formula = _FORMULA.match(name) and not _NUMBER.fullmatch(name)
+    return _valid(f"'{name}" if formula else name)
 
 
 def prediction_rows(

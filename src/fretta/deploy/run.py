@@ -230,6 +230,11 @@ class Run:
         result = AdaptResult(self.out, complete, counts, self.resumed_at, names)
         result.notes = self.notes
         if not counts.images:
+            if complete and not counts.files:
+                raise DataError(
+                    "no path arrived on the standard input (--data -); it takes a path per line, as"
+                    " find prints them"
+                )
             if complete:
                 raise DataError(f"none of {counts.files:,} files could be read")
             return result  # stopped before the first batch
@@ -254,9 +259,8 @@ class Run:
     def _ask(self, found: Estimate) -> int:
         """Write the images whose labels would decide; how many."""
         self.predictions.sync()
-        seen = read_predictions(self.out, self.setup.case.labels.names)
         method = self.options.method
-        seen.adapted = {method: seen.adapted[""]}
+        seen = read_predictions(self.out, self.setup.case.labels.names, method)
         file = self.out / output.LABEL_ME
         asked = ask(seen, method, found.change, found.level)
         if asked:

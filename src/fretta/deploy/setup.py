@@ -128,9 +128,13 @@ def find_images(
         found = read_list(path, root, allow_outside, null)
     else:
         found = list_folder(path, allow_outside)
+    if not found.names and path.is_file():
+        raise DataError(f"the list {data!r} is empty; write the path of an image into each line")
     if not found.names:
-        others = f" ({found.ignored:,} other files, {found.links:,} links that lead outside)"
-        raise DataError(f"no images in {data!r}" + (others if path.is_dir() else ""))
+        raise DataError(
+            f"no images in {data!r} ({found.ignored:,} other files, {found.links:,} links that lead"
+            " outside)"
+        )
     if found.ignored:
         note(f"{found.ignored:,} files are no images by their names: ignored")
     if found.links:

@@ -9,7 +9,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..adapter import Adapter
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 from ..parts.features import logits_of
 from .output import WEIGHTS, write_file
 from .progress import CHECK, STATISTICS, Progress
@@ -49,8 +49,10 @@ def write_weights(
     progress.begin(STATISTICS, len(recent))
     try:
         module = adapter.export(recent_images())
-    except ConfigError as error:
-        note(f"no weights were written: {error}")
+    except (ConfigError, InputError) as error:
+        gone = isinstance(error, InputError) and not used  # as images that a pipe named may be
+        why = f"none of the last {len(recent):,} images could be read again" if gone else error
+        note(f"no weights were written: {why}")
         return None
     # clones: tensors that share memory are refused by the format, and loading needs both names
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}

@@ -22,7 +22,7 @@ from torch import nn
 from ..adapter import Adapter
 from ..errors import ConfigError, DataError
 from ..experiment.loop import Item, Step, stream_through
-from ..method import Method
+from ..method import Method, Need
 from ..methods import Source
 from . import Estimate, Estimator, Measured, SourceFacts, combine
 from .answers import Answered
@@ -117,7 +117,7 @@ def compare(
     adapters: dict[str, Adapter] = {}
 
     def build(label: str, method: Method) -> Adapter:
-        images = None if source is None else source()
+        images = source() if source is not None and Need.SOURCE in method.needs else None
         # what does not adapt changes nothing, so it may be the shared copy itself
         inplace = not method.adapts
         adapters[label] = Adapter(shared, method, source=images, head=head, inplace=inplace)

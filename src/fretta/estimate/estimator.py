@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, InputError, StateError
+from ..prepare import predicts
 from .shares import Dominant, SourceFacts, dominant_class
 from .sums import HEAD, Array, accuracies, batch_sums, change_variance, effective_classes
 
@@ -116,7 +117,7 @@ class Estimator:
             raise InputError(f"{classes} classes, but the batches before had {self._classes}")
         if self.prior is not None and len(self.prior) != classes:
             raise InputError(f"prior has {len(self.prior)} shares, the logits {classes} classes")
-        if not bool(source.isfinite().all()):
+        if not bool(predicts(source).all()):
             raise InputError("the source model's logits are not finite: no estimate is possible")
 
     def result(self, predicted: Sequence[float] | None = None) -> Estimate:

@@ -102,17 +102,20 @@ class SourceFacts:
 
     @classmethod
     def measure(cls, batches: Iterable[tuple[Tensor, Tensor]]) -> SourceFacts:
-        """From (logits, labels)."""
+        """From (logits, labels); -1 is no label."""
         counts, masses, squares, images = None, None, 0.0, 0
         for logits, labels in batches:
             classes = logits.shape[1]
             if counts is None or masses is None:
                 counts, masses = np.zeros((classes, classes)), np.zeros(classes)
-            if len(labels) != len(logits) or (len(labels) and int(labels.max()) >= classes):
+            largest = int(labels.max()) if len(labels) else -1
+            if len(labels) != len(logits) or largest >= classes:
                 raise InputError(
-                    f"labels of shape {tuple(labels.shape)} up to {int(labels.max())} for logits of"
-                    f" shape {tuple(logits.shape)}; one class number per image is expected"
+                    f"{len(labels)} labels up to {largest} for logits of shape"
+                    f" {tuple(logits.shape)}; one class number per image is expected"
                 )
+            known = labels >= 0
+            logits, labels = logits[known], labels[known]
             sure, predicted = (v.cpu().numpy() for v in logits.double().softmax(1).max(1))
             np.add.at(counts, (labels.cpu().numpy(), predicted), 1)
             np.add.at(masses, predicted, sure)

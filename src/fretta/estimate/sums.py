@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..prepare import predicts
+
 Array = NDArray[np.float64]
 
 HEAD = 8
@@ -29,11 +31,11 @@ REPLICATES = 200  # of the bootstrap
 def batch_sums(source: Tensor, adapted: Tensor, temperature: float, before: Array | None) -> Array:
     """The row of one batch; `before` is the row of the batch before.
 
-    An image for which the adapted model gives no finite logits counts as wrong: confidence 0.
+    An image for which the adapted model gives no prediction (NaN) counts as wrong: confidence 0.
     """
     n, classes = source.shape
     source, adapted = (x.detach().double().cpu() / temperature for x in (source, adapted))
-    valid = adapted.isfinite().all(1)
+    valid = predicts(adapted)
     adapted = torch.where(valid[:, None], adapted, 0.0)
     confidence, predicted = source.softmax(1).max(1)
     confidence_a, predicted_a = adapted.softmax(1).max(1)
