@@ -88,6 +88,20 @@ def test_what_cannot_be_opened(given: dict[str, Any], message: str) -> None:
         open_case(**given)
 
 
+def test_folders_that_are_no_classes_of_the_model(tmp_path: Path) -> None:
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / name / "0.png")
+    with pytest.raises(
+        ConfigError, match="2 of 2 folders are not named as a class, such as 'cats'"
+    ):
+        open_case("digits", str(tmp_path))
+    with pytest.raises(ConfigError, match="does not name its 3 classes"):
+        open_case("timm:test_resnet", str(tmp_path), untrained=True, num_classes=3)
+    two = open_case("timm:test_resnet", str(tmp_path), untrained=True, num_classes=2)
+    assert two.data.classes == ["cats", "dogs"]
+
+
 def test_a_card_does_not_choose_what_code_runs(tmp_path: Path) -> None:
     weights = tmp_path / "w.safetensors"
     weights.write_bytes((ASSETS / "digits.safetensors").read_bytes())

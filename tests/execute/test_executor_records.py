@@ -122,6 +122,24 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["details", "records"]
 
 
+def test_any_error_is_recorded_and_keeps_the_checkpoint(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("of a user's method")
+
+    store, key = Store(tmp_path), job.run.key
+    store.write_checkpoint(key, b"state")
+    monkeypatch.setattr("fretta.experiment.run._run", broken)
+    (failed,) = run_jobs([job], store, options=ONE).failed
+    assert "TypeError: of a user's method" in failed.error
+    assert store.read_checkpoint(key) == b"state"
+    store.put(synthetic(job))
+    run_jobs([job], store, force=True, options=ONE)
+    assert store.read_checkpoint(key) is None  # begun again
+    assert store.get(key) == synthetic(job)  # a failure does not replace it
+
+
 def test_impossible_calls_fail_before_any_work(
     job: Job, executed: list[Job], tmp_path: Path
 ) -> None:

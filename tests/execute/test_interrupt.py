@@ -36,6 +36,8 @@ def test_the_line() -> None:
     assert after_interrupt("run", arguments).endswith("fretta run 'my suite.toml' --jobs 2")
     adapt = after_interrupt("adapt", ["adapt", "--force", "--out", "o"])
     assert "fretta adapt --out o --resume" in adapt  # --force and --resume exclude each other
+    train = after_interrupt("train", ["train", "digits", "--overwrite"])
+    assert train.endswith("fretta train digits")  # goes on; --overwrite would begin again
     assert "fretta" not in after_interrupt("tsne", ["analyze", "tsne"])
 
 

@@ -68,7 +68,7 @@ def test_every_kind_is_there_once(data: ReportData, tmp_path: Path) -> None:
 
 def test_failed_runs_searches_and_missing_details_are_left_out(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    failed = put(store, "source", (40, 60))
+    failed = put(Store(tmp_path / "other"), "source", (40, 60))
     failed.status = "failed"
     store.put(failed)
     put(store, "tent", (50, 50), suite="s/tune")

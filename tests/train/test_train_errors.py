@@ -10,6 +10,7 @@ import pytest
 import torch
 from train_nets import NETS, StopError, stop_at
 
+from fretta.data import Dataset
 from fretta.errors import ConfigError, DataError, FrettaWarning, ModelError, WeightsError
 from fretta.experiment.train import TrainConfig, train_source
 from fretta.experiment.train.source import checkpoint_path
@@ -69,12 +70,25 @@ def test_runs_that_cannot_work(
     assert not Path(small.out).exists()
 
 
+def test_other_images_make_another_run(small: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StopError):
+        train_source(small, progress=stop_at(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(Dataset, "fingerprint", lambda self: "others")
+        with pytest.raises(ConfigError, match=r"images: '\w+' then, 'others' now"):
+            train_source(small, resume=True)
+    train_source(small, resume=True)
+    monkeypatch.setattr(Dataset, "fingerprint", lambda self: "others")
+    with pytest.raises(ConfigError, match="exists and is of another run"):
+        train_source(small, resume=True)
+
+
 def test_nothing_is_overwritten_by_default(small: TrainConfig, tmp_path: Path) -> None:
     with pytest.raises(StopError):
         train_source(small, progress=stop_at(20))
     with pytest.raises(ConfigError, match=r"unfinished run; pass resume=True"):
         train_source(small)
-    with pytest.raises(ConfigError, match=r"another run: seed: 0 then, 9 now"):
+    with pytest.raises(ConfigError, match=r"another run: .*seed: 0 then, 9 now"):
         train_source(replace(small, seed=9), resume=True)
 
     class Evil:
@@ -82,7 +96,7 @@ def test_nothing_is_overwritten_by_default(small: TrainConfig, tmp_path: Path) -
             return (Path.touch, (tmp_path / "executed",))
 
     checkpoint_path(small.out).write_bytes(b"damaged")
-    for content in (None, {"settings": Evil()}):
+    for content in (None, {"identity": Evil()}):
         if content is not None:
             torch.save(content, checkpoint_path(small.out))
         with pytest.raises(WeightsError, match="remove it to train from the beginning"):

@@ -35,7 +35,7 @@ from ..method import Method, Need
 from ..methods import Source, find_method
 from ..models.cards import card_of, sha256
 from ..models.imagenet import PACKAGED
-from ..models.labels import Labels, find_labels, truth_of
+from ..models.labels import Labels, find_labels, named_by_folders, truth_of
 from ..models.load import TRUSTED, check_shards, find_model, load
 from ..models.preprocessing import attach_preprocessing, find_preprocessing
 from ..parts.compute import Compute, find_device
@@ -205,7 +205,10 @@ class Case:
                 f"the model has {self.num_classes} classes and {data.name} {len(data.classes)};"
                 " labels would not mean what the logits mean"
             )
-        height, width = data.domains[0].read([0]).shape[1:3]
+        try:
+            height, width = data.domains[0].read([0]).shape[1:3]
+        except DataError:  # the stream names the file, or skips it
+            return
         if size is not None and (height, width) != (size, size):
             raise ConfigError(
                 f"the model takes {size}×{size} pixels and {data.name} gives {width}×{height};"
@@ -367,13 +370,20 @@ def _dataset(data: str | Mapping[str, Any], case: Case, options: Mapping[str, An
 
 
 def _classes(folder: Path, case: Case) -> dict[str, list[str]]:
-    """Class names of the model, in their order, if the folders are called by them."""
-    found = {name.casefold() for name in class_folders(folder)}
-    for names in (case.labels.names, case.labels.aliases) if case.labels.known else ():
+    """Class names of the model, in their order, as the folders are called by them."""
+    folders, labels = class_folders(folder), case.labels
+    found = {name.casefold() for name in folders}
+    for names in (labels.names, labels.aliases) if labels.known else ():
         known = {name.casefold() for name in names}
         if found <= known and len(known) == len(names):
             return {"classes": list(names)}
-    return {}
+    if not folders:
+        return {}  # the data set says what is missing
+    named = named_by_folders(labels, folders)
+    if named is not labels:
+        return {"classes": named.names}
+    _, why_not = truth_of(folders, labels)
+    raise ConfigError(why_not or f"several classes share a name ({labels.origin}); rename them")
 
 
 def _source(

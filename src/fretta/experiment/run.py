@@ -17,7 +17,7 @@ from torch import Tensor
 from .._util import check_interrupt
 from ..adapter import Adapter
 from ..data import Preprocessing, Stream
-from ..errors import FrettaError, HeadError, ModelError, StateError
+from ..errors import HeadError, ModelError, StateError
 from ..method import Method
 from ..methods import Source, find_method
 from ..parts.redundancy import redundancy
@@ -73,18 +73,20 @@ def execute(
 ) -> Record:
     """Run it, from its checkpoint if there is one, and put the record into the store.
 
-    A failure is a record too: with its traceback, and without stopping anybody else.
+    A failure is a record too: with its traceback, and without stopping anybody else. Its checkpoint
+    stays.
     """
     record = Record(asdict(job.run), job.run.key, "failed", dict(job.tags))
     extra: dict[str, Any] | None = None
     try:
         extra = _run(job, store, record, device, workers, checkpoint_seconds, on_batch)
-    except (FrettaError, RuntimeError, ValueError, OSError, MemoryError) as error:
+    except Exception as error:  # noqa: BLE001  # a method of the user's may raise anything
         check_interrupt()
         record.error = "".join(traceback.format_exception(error))
     record.provenance = {**provenance(), **record.provenance}
     store.put(record, extra)
-    store.drop_checkpoint(record.key)
+    if record.status == "done":
+        store.drop_checkpoint(record.key)
     return record
 
 
@@ -187,6 +189,6 @@ def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], R
         ]
         adapter.load_state_dict(saved["adapter"])
         return [Outcome(**values) for values in columns], saved["nrs"]
-    except (StateError, RuntimeError, KeyError, EOFError, ValueError, UnpicklingError):
+    except (StateError, RuntimeError, KeyError, EOFError, ValueError, TypeError, UnpicklingError):
         adapter.reset()
         return [], {}

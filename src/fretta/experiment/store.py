@@ -2,7 +2,7 @@
 
     STORE/records/<key>.json       the record: small, everything a table needs
     STORE/details/<key>.json       what figures need; written first, so a record is always complete
-    STORE/checkpoints/<key>.pt     of runs in flight; gone when the record is there
+    STORE/checkpoints/<key>.pt     of runs in flight or failed; gone when the run is finished
     STORE/analyses/<name>.json     what `fretta analyze` measured; figures draw it
 
 A store that is kept for good can be packed (`pack`): all records as lines of `records.jsonl`, what
@@ -125,15 +125,16 @@ class _Remote:
 
     def write(self, name: str, content: bytes) -> None:
         path = f"{self.root}/{name}"
-        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         draft = f"{path}.{uuid.uuid4().hex}.part"
         try:
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.fs.pipe_file(draft, content)
             self.fs.mv(draft, path)
-        except OSError as error:
+        except Exception as error:  # a file system has errors of its own: credentials, networks
             raise StoreError(f"cannot write {path!r}: {error}") from error
 
     def names(self, folder: str) -> list[str]:
+        self.fs.invalidate_cache(f"{self.root}/{folder}")  # others write here too
         try:
             found = self.fs.ls(f"{self.root}/{folder}", detail=False)
         except FileNotFoundError:
@@ -145,9 +146,14 @@ class _Remote:
             self.fs.rm_file(f"{self.root}/{name}")
 
 
+def is_url(where: str) -> bool:
+    """Whether a store is an fsspec URL, not a folder on this machine."""
+    return "://" in where
+
+
 def open_files(where: str) -> _Folder | _Remote:
     """Whole files of a folder or an fsspec URL."""
-    return _Remote(where) if "://" in where else _Folder(Path(where))
+    return _Remote(where) if is_url(where) else _Folder(Path(where))
 
 
 def check_analysis_name(name: str) -> None:
@@ -165,7 +171,7 @@ class Store:
     @property
     def local(self) -> Path | None:
         """The folder, if the store is one on this machine."""
-        return None if "://" in self.where else Path(self.where)
+        return None if is_url(self.where) else Path(self.where)
 
     def check(self) -> None:
         """Raise now rather than after the first run if nothing can be written here."""
@@ -204,6 +210,9 @@ class Store:
         return record is not None and record.status == "done"
 
     def put(self, record: Record, details: dict[str, Any] | None = None) -> None:
+        """Keep a record. A failed run does not take the place of a finished one."""
+        if record.status != "done" and self.done(record.key):
+            return
         if details is not None:
             self._files.write(f"details/{record.key}.json", json.dumps(details).encode())
         self._files.write(f"records/{record.key}.json", record.to_bytes())
@@ -269,7 +278,7 @@ class Store:
             found.append({**loaded, "name": name})
         return found
 
-    # ---- checkpoints of runs in flight -----------------------------------------------------------
+    # ---- checkpoints of unfinished runs ----------------------------------------------------------
 
     def read_checkpoint(self, key: str) -> bytes | None:
         return self._files.read(f"checkpoints/{key}.pt")

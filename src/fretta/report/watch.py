@@ -53,10 +53,12 @@ class Watched:
 
     def status(self) -> dict[str, Any]:
         files = self._files()
+        ended = {name for folder, name, _ in files if folder == "records"}
+        saved = [name.removesuffix(".pt") for folder, name, _ in files if folder == "checkpoints"]
         return {
             "version": hashlib.sha256(repr(files).encode("utf-8", "replace")).hexdigest()[:16],
             "records": sum(folder == "records" for folder, *_ in files),
-            "running": [name.removesuffix(".pt") for f, name, _ in files if f == "checkpoints"],
+            "running": [key for key in saved if f"{key}.json" not in ended],
             "store": self.store.where,
         }
 

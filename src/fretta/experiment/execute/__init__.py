@@ -41,7 +41,7 @@ def run_jobs(
 
     parallel   worker processes on this machine; 1 stays in this process
     ray        address of a Ray cluster ("auto", "local", "host:port"); None: no Ray
-    force      repeat what is there
+    force      repeat what is there, from the beginning
     """
     if parallel < 1:
         raise ConfigError(f"parallel={parallel!r} cannot work; use at least 1 process")
@@ -50,6 +50,8 @@ def run_jobs(
         find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)
+    for job in plan.todo if force else ():
+        store.drop_checkpoint(job.run.key)
     for record in plan.renamed:
         store.put(record)
     for job in plan.there:

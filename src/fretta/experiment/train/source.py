@@ -65,18 +65,19 @@ def train_source(
     """
     config = config.resolved()
     settings = _settings(config)
-    finished = _check_out(config, settings, resume)
+    data = open_data(config)
+    fingerprint, classes = data["train"].fingerprint(), data["train"].classes
+    finished = _check_out(config, settings, fingerprint, resume)
     if finished is not None:
         return finished
     device = find_device(config.device)
     check_precision(config.precision, device)
-    data = open_data(config)
-    classes = data["train"].classes
     began = time.monotonic()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
         model = _model(config, len(classes)).to(device)
-        steps, best = _fit(model, data, config, settings, resume, progress)
+        identity = {**settings, "images": fingerprint}
+        steps, best = _fit(model, data, config, identity, resume, progress)
     state = _halved(best["state"]) if config.half else best["state"]
     load_state(model, state, "the trained weights")
     card = Card(
@@ -86,7 +87,7 @@ def train_source(
         data={
             "name": data["train"].name,
             "images": {use: {d.name: len(d) for d in s.domains} for use, s in data.items()},
-            "fingerprint": data["train"].fingerprint(),
+            "fingerprint": fingerprint,
         },
         preprocessing=config.preprocessing.to_json(),
         accuracy=_accuracies(model, data, config),
@@ -118,13 +119,19 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
     return settings
 
 
-def _check_out(config: TrainConfig, settings: dict[str, Any], resume: bool) -> Card | None:
+def _check_out(
+    config: TrainConfig, settings: dict[str, Any], fingerprint: str, resume: bool
+) -> Card | None:
     """Files are replaced with overwrite=True only. The card of this run if it is finished."""
     out, checkpoint = Path(config.out), checkpoint_path(config.out)
     unfinished = checkpoint.is_file()
     if resume and out.is_file() and not unfinished:
         card = find_card(out)
-        if card is not None and card.training.get("settings") == settings:
+        if (
+            card is not None
+            and card.training.get("settings") == settings
+            and card.data.get("fingerprint") == fingerprint
+        ):
             return card
     if not config.overwrite:
         if out.exists() and not (resume and unfinished):
@@ -184,7 +191,7 @@ def _fit(
     model: nn.Module,
     data: dict[str, Dataset],
     config: TrainConfig,
-    settings: dict[str, Any],
+    identity: dict[str, Any],
     resume: bool,
     progress: OnProgress | None,
 ) -> tuple[int, dict[str, Any]]:
@@ -201,7 +208,7 @@ def _fit(
     best: dict[str, Any] = {"accuracy": -1.0, "step": 0, "state": None}
     start, every = 0, config.evaluate_every or 0
     if resume and checkpoint.is_file():
-        saved = _load_checkpoint(checkpoint, settings)
+        saved = _load_checkpoint(checkpoint, identity)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         best, start = saved["best"], saved["step"]
@@ -222,7 +229,8 @@ def _fit(
             for group in optimizer.param_groups:
                 group["lr"] = lr
             x = config.preprocessing.apply(torch.from_numpy(batch[0]), device)
-            if (size := image_size(config, done - 1, steps)) != config.size:
+            size = image_size(config, done - 1, steps)
+            if size is not None and size != config.size:
                 x = F.interpolate(x, (size, size), mode="bilinear", antialias=True)
             y = torch.from_numpy(batch[1]).to(device)
             with autocasting(config.precision, device):
@@ -259,7 +267,7 @@ def _fit(
                     "optimizer": optimizer.state_dict(),
                     "best": best,
                     "random": [torch.get_rng_state(), *cuda],
-                    "settings": json.dumps(settings),
+                    "identity": json.dumps(identity),
                 }
                 buffer = io.BytesIO()
                 torch.save(state, buffer)
@@ -324,26 +332,26 @@ def checkpoint_path(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_suffix(".ckpt")
 
 
-def _load_checkpoint(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """The state of a run with these settings. Never executes code from the file."""
+def _load_checkpoint(path: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """The state of a run with these settings and images. Never executes code from the file."""
     damage = (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, ValueError)
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        saved = json.loads(state.pop("settings"))
+        saved = json.loads(state.pop("identity"))
     except (*damage, AttributeError, TypeError) as error:
         raise WeightsError(
             f"the checkpoint {str(path)!r} cannot be read ({str(error).splitlines()[0]}); remove "
             "it to train from the beginning"
         ) from error
     different = [
-        f"{name}: {saved.get(name)!r} then, {settings.get(name)!r} now"
-        for name in sorted(saved.keys() | settings.keys())
-        if saved.get(name) != settings.get(name)
+        f"{name}: {saved.get(name)!r} then, {identity.get(name)!r} now"
+        for name in sorted(saved.keys() | identity.keys())
+        if saved.get(name) != identity.get(name)
     ]
     if different:
         raise ConfigError(
             f"the checkpoint {str(path)!r} belongs to another run: {'; '.join(different)}. Resume "
-            "with the same settings, or remove it to train from the beginning"
+            "with the same settings and images, or remove it to train from the beginning"
         )
     return state
 
