@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -13,7 +15,9 @@ from PIL import Image
 import fretta
 from commands import fretta as run_command
 from fretta.cli import with_ray_address
+from fretta.cli.app import print_line, print_table
 from fretta.cli.data import severities
+from fretta.cli.options import StreamOptions
 from fretta.describe import describe
 from fretta.errors import ConfigError
 from fretta.models.load import ASSETS
@@ -60,6 +64,23 @@ def test_ray_may_stand_without_an_address() -> None:
     assert with_ray_address(["run", "smoke", "--ray"]) == ["run", "smoke", "--ray", "local"]
     assert with_ray_address(["run", "--ray", "--force"]) == ["run", "--ray", "local", "--force"]
     assert with_ray_address(["run", "--ray", "auto", "x"]) == ["run", "--ray", "auto", "x"]
+
+
+def test_a_name_that_is_not_utf8_is_printed() -> None:
+    raw, name = io.BytesIO(), "caf\udce9.png"  # as os.fsdecode(b"caf\xe9.png") has it
+    with contextlib.redirect_stdout(io.TextIOWrapper(raw, "utf-8", "strict")) as out:
+        print_line(name)
+        print_table(["name"], [[name]])
+        out.flush()
+        assert raw.getvalue().decode().count("caf\\udce9.png") == 2
+
+
+def test_names_of_corruptions() -> None:
+    assert StreamOptions().corruptions() == []
+    assert StreamOptions(["fog", "all"]).corruptions()[:2] == ["fog", "gaussian_noise"]
+    assert len(StreamOptions(["all", "extra", "fog"]).corruptions()) == 19
+    with pytest.raises(ConfigError, match="unknown corruption 'fogg'"):
+        StreamOptions(["fog", "fogg"]).corruptions()
 
 
 # ---- doctor, corrupt, train ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 import fretta
+from commands import fretta as run_command
 from fretta.api import build_method
 from fretta.cli import app
-from fretta.data import Preprocessing, make_stream, open_dataset
+from fretta.data import Preprocessing, Stream, make_stream, open_dataset
 from fretta.errors import ConfigError, DataError, NeedError
 from fretta.estimate.compare import answer, compare
+from fretta.experiment.case import Case
 from fretta.experiment.loop import Item, share_frozen
 from fretta.models import load, load_source
 
@@ -191,6 +194,36 @@ def test_compare_reads_a_folder_of_images(folder: Path, tmp_path: Path) -> None:
     assert "<b>broken" not in page
     assert "&lt;b&gt;broken.png" in page
     assert not re.search("<(script|img|link|iframe)", page)
+
+
+def test_compare_skips_unreadable_images_of_a_data_set(folder: Path, tmp_path: Path) -> None:
+    for number in range(10):  # as many folders as the model has classes
+        (folder / str(number)).mkdir(exist_ok=True)
+    line = ["compare", "--model", "digits", "--data", "folder", "--root", folder, "--methods", "bn"]
+    refused = run_command(*line)
+    assert refused.returncode == 2
+    assert "broken.png" in refused.stderr
+    done = run_command(*line, "--skip-unreadable", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 41 images could not be read: left out" in done.stdout
+    content = json.loads((tmp_path / "out" / "compare.json").read_text())
+    ((name, why),) = content["unreadable"]
+    assert name == str(folder / "0" / "<b>broken.png")
+    assert not why.startswith("unreadable image")
+
+
+def test_compare_decodes_a_data_set_in_as_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = Case.stream, []
+
+    def stream(case: Case, order: str, **options: Any) -> Stream:
+        seen.append(options.pop("workers"))
+        return real(case, order, **options)
+
+    monkeypatch.setattr(Case, "stream", stream)
+    line = ["compare", "--model", "digits", "--data", "digits", "--domain", "fog", "--limit", 32]
+    for more in ([], ["--workers", 3]):
+        assert run_command(*line, "--methods", "bn", *more).returncode == 0
+    assert seen == [0, 3]
 
 
 # ---- verdicts -----------------------------------------------------------------------------------

@@ -89,6 +89,21 @@ def test_a_data_set_and_a_prior(tmp_path: Path) -> None:
     assert fretta(*line, "--prior", "cat=0.9").returncode == 2
 
 
+def test_unreadable_images_of_a_data_set_are_counted(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    for number, name in enumerate("abcd"):
+        save_digits(images / name, range(9 * number, 9 * number + 9))
+    (images / "b" / "broken.png").write_bytes(b"no image")
+    line = ["diagnose", "--model", "diagnosis_nets:group_norm", *INPUT, "--data", "folder"]
+    done = fretta(*line, "--root", images, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "out" / "diagnose.json").read_text())["facts"]
+    assert (facts["images"], facts["files"]["files"]) == (36, 37)
+    ((name, why),) = facts["files"]["unreadable"]
+    assert name == str(images / "b" / "broken.png")
+    assert not why.startswith("unreadable image")
+
+
 @pytest.mark.parametrize("name", ["group_norm", "without_norm", "thousand"])
 def test_any_model(name: str, tmp_path: Path) -> None:
     images = save_digits(tmp_path / "images", range(34))

@@ -60,11 +60,12 @@ class Commands(typer.core.TyperGroup):
 
 def after_interrupt(name: str | None, arguments: list[str]) -> str:
     """What to print when the command `name` was interrupted."""
-    given = [a for a in arguments if a != "--force"]
+    given = [a for a in arguments if a not in ("--force", "--overwrite")]
     if name == "adapt" and "--resume" not in given:
         given.append("--resume")
     text = AFTER_INTERRUPT.get(str(name), "").format(command=shlex.join(["fretta", *given]))
-    return text + (" (--force would begin again)" if text and "--force" in arguments else "")
+    again = " (--force would begin again, also what was there before)"
+    return text + (again if text and "--force" in arguments else "")
 
 
 class _Console(Console):
@@ -87,7 +88,7 @@ def print_error(message: str, kind: str = "error") -> None:
 
 def print_line(line: str) -> None:
     """One line as it is: paths in it can be copied."""
-    console.print(escape(line), highlight=False, soft_wrap=True)
+    console.print(_plain(line), highlight=False, soft_wrap=True)
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -99,8 +100,13 @@ def make_table(columns: list[str], rows: list[list[str]]) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(_plain, row))
     return table
+
+
+def _plain(text: str) -> str:
+    """No markup. Bytes of a name that are not UTF-8 are escaped: an output may refuse them."""
+    return escape(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _version(wanted: bool) -> None:

@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from . import options as opt
 from .app import print_line, print_table
 from .progress import progress_bar
-from .run import open_case
+from .run import open_case, read_files, skipped
 
 if TYPE_CHECKING:
     from ..deploy.label_me import Predicted
@@ -47,6 +47,7 @@ class Images:
 
 
 def compare(
+    context: typer.Context,
     model: opt.ModelOptions,
     data: opt.DataOptions,
     methods: opt.Methods = "source,bn,tent,g-fret,stein,auto",
@@ -75,7 +76,7 @@ def compare(
     ] = None,
     skip_unreadable: opt.SkipUnreadable = False,
     device: opt.Device = None,
-    workers: opt.Decoders = 2,
+    workers: opt.DataDecoders = None,
 ) -> None:
     """Does adapting help here, and which method? Labels are not needed; each image is read once."""
     from ..deploy.label_me import check_answers
@@ -89,8 +90,9 @@ def compare(
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "compare.html", "--out")
-    if Path(data.data).exists() and (domain or stream.corruption):
-        raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
+    # --labels also says which class a folder of source images is
+    source_folders = source is not None and Path(source).is_dir()
+    opt.check_used(context, data, stream, domain, None if source_folders else labels)
     case = open_case(
         model,
         data,
@@ -104,7 +106,7 @@ def compare(
     if case.dataset is None:
         images = _from_files(case, data, stream, workers, skip_unreadable)
     else:
-        images = _from_data_set(case, stream, domain)
+        images = _from_data_set(case, stream, domain, workers, skip_unreadable)
     names, shares = images.labels.names, None
     if answers is not None:
         check_answers(answers, names)
@@ -163,7 +165,13 @@ def _methods(names: str, pairs: list[str]) -> dict[str, Method]:
 # ---- images -------------------------------------------------------------------------------------
 
 
-def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | None) -> Images:
+def _from_data_set(
+    case: Case,
+    options: opt.StreamOptions,
+    domains: list[str] | None,
+    workers: int | None,
+    skip_unreadable: bool,
+) -> Images:
     """Domains are judged one by one, and labels are known."""
     from ..models.labels import Labels
 
@@ -173,29 +181,35 @@ def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | 
         batch_size=options.batch_size,
         limit=options.limit or None,
         domains=domains,
+        workers=workers or 0,
+        errors="skip" if skip_unreadable else "raise",
     )
+
+    def batches() -> Iterator[Item]:
+        yield from case.items(stream)
+        images.unreadable.extend(skipped(stream))
+
     labels = Labels(list(case.data.classes), "the data set")
-    return Images(case.items(stream), stream.samples, labels)
+    images = Images(batches(), stream.samples, labels)
+    return images
 
 
 def _from_files(
     case: Case,
     data: opt.DataOptions,
     options: opt.StreamOptions,
-    workers: int,
+    workers: int | None,
     skip_unreadable: bool,
 ) -> Images:
     """A folder or list, read as `fretta adapt` reads it."""
     import torch
 
-    from ..data.read_ahead import group, read_ahead
     from ..deploy.setup import find_images
     from ..experiment.loop import Item
     from ..models.labels import named_by_folders, truth_of
 
     seed, limit = options.seed, options.limit or None
     listing, _ = find_images(data.data, print_line, root=data.root, seed=seed, limit=limit)
-    names = listing.names
     case.labels = named_by_folders(case.labels, listing.folders)
     print_line(f"labels  {case.labels.origin}")
     truth, why_not = truth_of(listing.folders, case.labels)
@@ -205,20 +219,14 @@ def _from_files(
     read: list[str] = []
 
     def batches() -> Iterator[Item]:
-        grouped = group(names, options.batch_size, len(names))
-        decoding = case.preprocessing.decoding()
-        for batch in read_ahead(grouped, listing.path, decoding, workers):
-            if not skip_unreadable:
-                batch.check_readable("repair or remove the file, or give --skip-unreadable")
-            unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
-            if not batch.kept:
-                continue
-            read.extend(batch.names[i] for i in batch.kept)
-            folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
+        size, skip = options.batch_size, skip_unreadable
+        for names, pixels in read_files(case, listing, size, workers, unreadable, skip):
+            read.extend(names)
+            folders = map(os.path.dirname, names)
             y = torch.tensor([truth.get(folder, -1) for folder in folders]) if truth else None
-            yield Item(case.preprocessing.apply(batch.pixels, case.device), y)
+            yield Item(case.preprocessing.apply(pixels, case.device), y)
 
-    return Images(batches(), len(names), case.labels, unreadable, read)
+    return Images(batches(), len(listing.names), case.labels, unreadable, read)
 
 
 # ---- a few labels --------------------------------------------------------------------------------

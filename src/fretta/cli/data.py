@@ -116,7 +116,9 @@ class TrainOptions:
     limit: Annotated[int | None, typer.Option(min=2, help="Images per domain, for a trial.")] = None
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 0
     device: DeviceName = "cpu"
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing model.")] = False
+    overwrite: Annotated[bool, typer.Option(help="Begin again, and replace an existing model.")] = (
+        False
+    )
 
 
 def train(
@@ -133,7 +135,11 @@ def train(
         given = {**given, "progressive": sizes}
     config = TrainConfig(data=name, root=data, **given)
     with progress_bar("training") as advance:
-        card = train_source(config, resume=True, progress=lambda now: advance(now.step, now.steps))
+        card = train_source(
+            config,
+            resume=not options.overwrite,
+            progress=lambda now: advance(now.step, now.steps),
+        )
     for split, accuracy in card.accuracy.items():
         print_line(f"{split:12} {accuracy:.2%}")
     print_line(f"wrote {options.out}")

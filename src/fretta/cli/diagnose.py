@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ConfigError
 from . import options as opt
 from .app import print_line
 from .progress import progress_bar
-from .run import open_case
+from .run import open_case, read_files, skipped
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis, Files
@@ -43,6 +42,7 @@ class Reading:
 
 
 def diagnose(
+    context: typer.Context,
     model: opt.ModelOptions,
     data: opt.DataOptions,
     out: Annotated[
@@ -59,7 +59,7 @@ def diagnose(
     stream: opt.StreamOptions = opt.StreamOptions(order="mixed"),
     prior: opt.Prior = None,
     device: opt.Device = None,
-    workers: opt.Decoders = 2,
+    workers: opt.DataDecoders = None,
 ) -> None:
     """What changed between training and these images, and whether to adapt. Nothing is adapted."""
     from ..diagnosis import Diagnosis
@@ -69,8 +69,7 @@ def diagnose(
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "diagnose.html", "--out")
-    if Path(data.data).exists() and (domain or stream.corruption):
-        raise ConfigError("--domain and --corruption are for data sets, not for a folder of images")
+    opt.check_used(context, data, stream, domain, labels)
     case = open_case(
         model,
         data,
@@ -84,7 +83,7 @@ def diagnose(
     if case.dataset is None:
         reading = _from_files(case, data, stream, workers)
     else:
-        reading = _from_data_set(case, stream, domain)
+        reading = _from_data_set(case, stream, domain, workers)
     shares = None
     if given_prior is not None:
         known = reading.labels
@@ -114,7 +113,10 @@ def diagnose(
         _write(out, found, f"{model.model} on {data.data}", settings)
 
 
-def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | None) -> Reading:
+def _from_data_set(
+    case: Case, options: opt.StreamOptions, domains: list[str] | None, workers: int | None
+) -> Reading:
+    """The domains as one stream; files that cannot be read are counted."""
     from ..diagnosis.measure import Pictures
     from ..models.labels import Labels
 
@@ -124,6 +126,8 @@ def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | 
         batch_size=READ,
         limit=options.limit or None,
         domains=domains,
+        workers=workers or 0,
+        errors="skip",
     )
 
     def batches() -> Iterator[Pictures]:
@@ -131,37 +135,31 @@ def _from_data_set(case: Case, options: opt.StreamOptions, domains: list[str] | 
             rows = zip(batch.domains, batch.index, strict=True)
             names = [f"{case.data.domains[d].name} {i}" for d, i in rows]
             yield Pictures(case.preprocessing.apply(batch.x, case.device), batch.x, names)
+        reading.unreadable.extend(skipped(stream))
 
-    return Reading(batches(), stream.samples, Labels(list(case.data.classes), "the data set"))
+    labels = Labels(list(case.data.classes), "the data set")
+    reading = Reading(batches(), stream.samples, labels)
+    return reading
 
 
 def _from_files(
-    case: Case, data: opt.DataOptions, options: opt.StreamOptions, workers: int
+    case: Case, data: opt.DataOptions, options: opt.StreamOptions, workers: int | None
 ) -> Reading:
     """A folder or list, read as `fretta adapt` reads it; files that cannot be read are counted."""
     from ..data.images import size_on_disk
-    from ..data.read_ahead import group, read_ahead
     from ..deploy.setup import find_images
     from ..diagnosis.measure import Pictures
 
     seed, limit = options.seed, options.limit or None
     listing, _ = find_images(data.data, print_line, root=data.root, seed=seed, limit=limit)
-    names = listing.names
 
     def batches() -> Iterator[Pictures]:
-        grouped = group(names, READ, len(names))
-        for batch in read_ahead(grouped, listing.path, case.preprocessing.decoding(), workers):
-            found = sorted(batch.unreadable.items())
-            reading.unreadable.extend((batch.names[i], why) for i, why in found)
-            if not batch.kept:
-                continue
-            kept = [batch.names[i] for i in batch.kept]
-            sizes = [size_on_disk(listing.path(name)) for name in kept]
+        for names, pixels in read_files(case, listing, READ, workers, reading.unreadable):
+            sizes = [size_on_disk(listing.path(name)) for name in names]
             reading.sizes.update(f"{size[0]}×{size[1]}" for size in sizes if size is not None)
-            x = case.preprocessing.apply(batch.pixels, case.device)
-            yield Pictures(x, batch.pixels, kept)
+            yield Pictures(case.preprocessing.apply(pixels, case.device), pixels, names)
 
-    reading = Reading(batches(), len(names), case.labels)
+    reading = Reading(batches(), len(listing.names), case.labels)
     return reading
 
 

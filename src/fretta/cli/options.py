@@ -72,6 +72,14 @@ SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
 ]
 Decoders = Annotated[int, typer.Option("--workers", min=1, help="Threads that decode images.")]
+DataDecoders = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Threads that decode images (default: 2); for a data set, processes (default: none).",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -117,9 +125,13 @@ class DataOptions:
             " also any folder of images, or a file with a path per line."
         ),
     ]
-    root: Annotated[Path | None, typer.Option(help="Where the data set is; else FRETTA_DATA.")] = (
-        None
-    )
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the data set is, else FRETTA_DATA; of a list, the folder its paths start"
+            " from, else its own."
+        ),
+    ] = None
 
     def check(self) -> None:
         from ..data.datasets import check_name
@@ -146,11 +158,9 @@ class StreamOptions:
 
     def corruptions(self) -> list[str]:
         """By name; `all` are the 15 of the benchmark, `extra` the 4 others."""
-        from ..corruptions import CORRUPTIONS, EXTRA
+        from ..data.shift import corruption_names
 
-        sets = {"all": CORRUPTIONS, "extra": EXTRA}
-        names = [c for name in self.corruption or [] for c in sets.get(name, (name,))]
-        return list(dict.fromkeys(names))
+        return list(corruption_names(self.corruption)) if self.corruption else []
 
     def shift(self, severity: float | None) -> dict[str, Any]:
         """As open_dataset takes it."""
@@ -307,6 +317,30 @@ def check_methods(names: list[str], option: str = "--method") -> list[str]:
         except ConfigError as error:
             raise ConfigError(f"{option}: {error}") from error
     return names
+
+
+def check_used(
+    context: typer.Context,
+    data: DataOptions,
+    stream: StreamOptions,
+    domains: list[str] | None,
+    labels: Path | None,
+) -> None:
+    """Refuse options that would do nothing: some are for data sets, --labels is for files."""
+    data.check()
+    order = context.get_parameter_source("order")
+    given = order is not None and order.name != "DEFAULT"
+    if Path(data.data).exists():
+        if domains or stream.corruption or given:
+            raise ConfigError(
+                "--domain, --corruption and --order are for data sets, not for a folder or a list"
+                " of images; leave them out"
+            )
+    elif labels is not None:
+        raise ConfigError(
+            f"--labels {str(labels)!r} names classes for a folder or a list of images; the data"
+            f" set {data.data!r} names its own: leave it out"
+        )
 
 
 def check_file(path: Path | None, option: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,10 @@ from .progress import show_runs
 from .tables import print_methods
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..data.listing import Listing
+    from ..data.stream import Stream
     from ..experiment.case import Case
     from ..experiment.records import Job
     from ..experiment.suite import Suite
@@ -145,6 +150,35 @@ def open_case(
     case = open_case(**known, data=None if files and Path(data.data).exists() else data.data)
     print_line(f"images  {case.images_text()}")
     return case
+
+
+def read_files(
+    case: Case,
+    listing: Listing,
+    size: int,
+    workers: int | None,
+    unreadable: list[tuple[str, str]],
+    skip: bool = True,
+) -> Iterator[tuple[list[str], Tensor]]:
+    """(names, uint8 images) in batches of about `size`.
+
+    unreadable   gets (file, why) of what cannot be read; without `skip` that is an error
+    """
+    from ..data.read_ahead import group, read_ahead
+
+    batches = group(listing.names, size, len(listing.names))
+    for batch in read_ahead(batches, listing.path, case.preprocessing.decoding(), workers or 2):
+        if not skip:
+            batch.check_readable("repair or remove the file, or give --skip-unreadable")
+        unreadable.extend((batch.names[i], why) for i, why in sorted(batch.unreadable.items()))
+        if batch.kept:
+            yield [batch.names[i] for i in batch.kept], batch.pixels
+
+
+def skipped(stream: Stream) -> list[tuple[str, str]]:
+    """(file, why) of what the latest pass left out, as `read_files` says it."""
+    found = stream.skipped
+    return [(u.path, u.reason.removeprefix(f"unreadable image {u.path}: ")) for u in found]
 
 
 def run_suite(

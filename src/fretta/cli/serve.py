@@ -93,9 +93,9 @@ def _run(settings: Settings) -> None:
 def _locked(store: str | None) -> AbstractContextManager[None]:
     """A folder of checkpoints belongs to one service: of two, the later one to write would win."""
     from ..deploy.output import lock_folder
+    from ..experiment.store import is_url
 
-    local = store is not None and "://" not in store
-    return lock_folder(Path(str(store))) if local else nullcontext()
+    return nullcontext() if store is None or is_url(store) else lock_folder(Path(store))
 
 
 def _check(settings: Settings) -> None:

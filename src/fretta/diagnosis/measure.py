@@ -81,13 +81,14 @@ class Looking:
         self.adapter = Adapter(net, "source", head=head)
         self.watch = Watch(self.adapter.model.net, references)
         self.sums = OutputSums()
-        self._headless = False
+        self._headless: bool | None = None  # None: not looked for yet
 
     def __call__(self, x: Tensor) -> None:
         features: Tensor | None = None
-        if not self._headless:
+        if self._headless is None:
             try:
                 self.adapter.features(x[:2])  # finds the head, unwatched
+                self._headless = False
             except HeadError:
                 self._headless = True
         with self.watch.watching(len(x)):
