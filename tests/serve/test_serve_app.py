@@ -224,7 +224,7 @@ def test_many_large_bodies_at_once_do_not_fill_the_memory() -> None:
 
 
 def test_a_body_that_does_not_come_and_an_answer_that_does_not_end() -> None:
-    settings = a_host(timeout=0.05).settings
+    settings = a_host(timeout=0.1).settings
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):

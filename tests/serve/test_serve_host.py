@@ -15,6 +15,7 @@ import fretta
 from fretta.data import make_stream, open_dataset
 from fretta.errors import InputError, StoreError, UnknownStreamError
 from fretta.parts.norm import norm_layers
+from fretta.parts.tensors import copy_tensors
 from fretta.serve.host import StreamHost
 from fretta.serve.settings import Settings
 from fretta.serve.sharing import digest_of, own_bytes, storages, tensors_of
@@ -177,6 +178,21 @@ def test_a_failure_after_the_update_is_undone(guard: str, monkeypatch: pytest.Mo
     assert torch.equal(shares(host.predict("cam", good[2])), wanted[2])
 
 
+@quiet
+def test_what_is_adapted_is_copied_once_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = a_host(guard="none")
+    host.predict("cam", pixels(8)[0])
+    copies: list[Any] = []
+
+    def counted(tensors: Any) -> Any:
+        copies.append(tensors)
+        return copy_tensors(tensors)
+
+    monkeypatch.setattr("fretta.state.copy_tensors", counted)
+    host.predict("cam", pixels(8)[0])
+    assert len(copies) == 1  # by the adapter, which undoes what fails
+
+
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../x", "a/b", "a\\b", "/etc", "a\0", "a\n", "é", "-a", "x" * 65, 3]
 )
@@ -189,7 +205,7 @@ def test_names_that_could_be_paths_are_refused(name: Any, host: StreamHost) -> N
 
 
 def test_what_is_not_there_is_said(host: StreamHost) -> None:
-    for call in (host.detail, host.reset, host.freeze, host.resume, host.checkpoint):
+    for call in (host.detail, host.reset, host.freeze, host.resume):
         with pytest.raises(UnknownStreamError, match="'none'"):
             call("none")
     with pytest.raises(UnknownStreamError):

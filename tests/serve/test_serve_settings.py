@@ -51,7 +51,9 @@ def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
         ({"model": "digits", "batch_size": True}, "batch_size=True"),
         ({"model": "digits", "wait": float("nan")}, "wait=nan"),
         ({"model": "digits", "wait": "1"}, "wait='1'"),
+        ({"model": "digits", "port": 0}, "port=0 .*1 or more"),
         ({"model": "digits", "port": 70000}, "port=70000"),
+        ({"model": "digits", "timeout": 0}, r"timeout=0 .*0\.1 or more"),
         ({"model": "digits", "token": " "}, "let everybody in"),
         ({"model": "digits", "store": 3}, "store=3"),
         ({"model": "digits", "hyperparameters": [1]}, r"hyperparameters=\[1\]"),
@@ -60,6 +62,25 @@ def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
 def test_what_cannot_work_is_named(values: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         Settings.from_dict(values)
+
+
+def test_the_yaml_has_absolute_paths_and_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yaml = pytest.importorskip("yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FRETTA_TOKEN", "opensesame")
+    for name in ("mine.safetensors", "labels.txt"):
+        Path(name).touch()
+    words = ["serve", "--model", "mine.safetensors", "--labels", "labels.txt", "--store", "streams"]
+    CliRunner().invoke(app, [*words, "--write-config", "serve.yaml"], catch_exceptions=False)
+    text = Path("serve.yaml").read_text()
+    assert "opensesame" not in text
+    arguments = yaml.safe_load(text)["applications"][0]["args"]
+    places = {"model": "mine.safetensors", "labels": "labels.txt", "store": "streams"}
+    assert {k: v for k, v in arguments.items() if k in places} == {
+        name: str(tmp_path / place) for name, place in places.items()
+    }
 
 
 def test_a_stream_has_the_same_shard_in_every_process() -> None:

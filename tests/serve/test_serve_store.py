@@ -81,7 +81,7 @@ def test_a_save_that_is_killed_leaves_the_old_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr("fretta._util.os.replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            host.checkpoint("cam")
+            host.checkpoint()
     after = a_host(store=str(tmp_path))
     assert after.names() == ["cam"]
     assert after.detail("cam")["batches"] == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MissingExtraError
+from .local import here
 from .settings import Settings
 
 HEAD = """\
@@ -20,7 +21,7 @@ def write_yaml(settings: Settings, path: Path) -> None:
         import yaml
     except ModuleNotFoundError as error:
         raise MissingExtraError("pyyaml", "serve", "the configuration of a service") from error
-    text = yaml.safe_dump(config(settings), sort_keys=False)
+    text = yaml.safe_dump(config(here(settings)), sort_keys=False)
     path.write_text(HEAD.format(name=path.name) + text, encoding="utf-8")
 
 

@@ -235,11 +235,10 @@ class StreamHost:
         stream.stored()
         return True
 
-    def checkpoint(self, name: str | None = None) -> int:
-        """Save the stream, or all that changed; how many were written."""
+    def checkpoint(self) -> int:
+        """Save all streams that changed; how many were written."""
         with self._lock:
-            wanted = list(self._streams.values()) if name is None else [self._known(name)]
-            return sum(self._save(stream) for stream in wanted if stream.changed)
+            return sum(self._save(stream) for stream in self._streams.values() if stream.changed)
 
     def close(self) -> None:
         """Save all streams, and take no more batches."""

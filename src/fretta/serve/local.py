@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigError, MissingExtraError
+from ..experiment.store import is_url
 from .settings import Settings
 
 OBJECTS = 1 << 29  # bytes of images on their way between processes
@@ -71,11 +72,11 @@ def deploy(settings: Settings) -> None:
 
 
 def _until_listening(host: str, port: int) -> None:
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     end = time.monotonic() + SLOWEST
     while True:
         try:
-            socket.create_connection((here, port), timeout=5).close()
+            socket.create_connection((reached, port), timeout=5).close()
             return
         except OSError as error:
             if time.monotonic() > end:
@@ -92,6 +93,8 @@ def here(settings: Settings) -> Settings:
         for name in ("weights", "labels", "source")
         if (value := getattr(settings, name)) is not None and os.path.exists(value)
     }
-    if settings.store is not None and "://" not in settings.store:
+    if os.path.splitext(settings.model)[1] and os.path.isfile(settings.model):  # weights with card
+        found["model"] = os.path.abspath(settings.model)
+    if settings.store is not None and not is_url(settings.store):
         found["store"] = os.path.abspath(settings.store)
     return replace(settings, **found, token=settings.bearer)

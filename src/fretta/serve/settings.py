@@ -107,11 +107,11 @@ LEAST: dict[str, float] = {
     "history": 1,
     "remember": 0,
     "checkpoint_every": 1,
-    "port": 0,
+    "port": 1,
     "max_body": 1,
     "max_images": 1,
     "max_pixels": 1,
-    "timeout": 0,
+    "timeout": 0.1,
 }
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),

@@ -91,9 +91,6 @@ class Shard:
         names = {row["name"] for row in found["streams"]}
         return {**found, "waiting": self.batcher.waiting, "latencies": self.latencies.of(names)}
 
-    async def checkpoint(self) -> int:
-        return await self._call(self.host.checkpoint)
-
     async def close(self) -> None:
         """Answer what waits, then keep everything."""
         await self.batcher.drain()

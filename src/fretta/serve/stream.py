@@ -18,7 +18,6 @@ from ..errors import FrettaError, StateError
 from ..estimate import Estimate, Estimator
 from ..estimate.verdict import estimate_text, verdict
 from ..guard import Health, measure
-from ..state import copy_value, restore_snapshot, take_snapshot
 from .answers import UNKNOWN, Answers
 from .settings import Settings
 
@@ -121,18 +120,9 @@ class Stream:
         return answers
 
     def _learn(self, x: Tensor) -> tuple[Tensor, str]:
-        adapter = self.adapter
-        before = None
-        if adapter.ready:
-            before = take_snapshot(adapter.model, adapter.method, copy_value)
-        try:
-            logits = adapter(x).float().cpu()
-        except BaseException:
-            if before is not None:
-                restore_snapshot(adapter.model, adapter.method, before)
-            raise
+        logits = self.adapter(x).float().cpu()
         self.learned += 1
-        return logits, "source" if adapter.by_source else "adapted"
+        return logits, "source" if self.adapter.by_source else "adapted"
 
     def _predict(self, x: Tensor) -> tuple[Tensor, str]:
         adapter = self.adapter
