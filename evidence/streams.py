@@ -36,7 +36,7 @@ _UNEVEN = tuple(f"{shift}-{share}" for shift in ("clean", "noise", "fog") for sh
 KINDS: dict[str, tuple[str, ...]] = {  # the long stream is left out: few methods were run on it
     "large batches": ("digits-64", "cifar-128"),
     "small batches": ("digits-8", "cifar-8", "cifar-1"),
-    "128 images": ("digits-short", "cifar-short"),
+    "jobs of 128 images": ("digits-short", "cifar-short"),
     "uneven classes": ("cifar-lt", *_UNEVEN),
     "sorted classes": ("correlated-16", "correlated-4", "sorted-16", "sorted-4"),
     "no shift": ("clean", "imagenet-clean"),
