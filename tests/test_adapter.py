@@ -21,6 +21,7 @@ from fretta.parts.filters import published_margin
 from nets import Wrapped, batches, build, same, snapshot
 
 X, Y = batches(6, 6)
+quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
 
 
 @pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
@@ -48,6 +49,29 @@ def test_steps_and_episodes() -> None:
     first = episodic(X)
     episodic(Y)
     assert torch.equal(episodic(X), first)
+
+
+@quiet
+@pytest.mark.parametrize("episodic", [True, "image"])
+@pytest.mark.parametrize("statistics", [None, "moving"])
+def test_an_episode_is_forgotten_before_a_prediction(
+    episodic: bool | str, statistics: str | None
+) -> None:
+    """Between two batches the initial state predicts; health is still that of the last batch."""
+    settings = {"lr": 1e-2, "episodic": episodic, "statistics": statistics, "head": "fc"}
+    a, b, fresh = (fretta.adapt(build("resnet-like"), "tent", **settings) for _ in range(3))
+    a(X), b(X)
+    state, initial = a.state_dict(), fresh.predict(Y)
+    assert not same(state["adapted"], fresh.state_dict()["adapted"])
+    assert torch.equal(a.predict(Y), initial)
+    assert same(a.features(Y), fresh.features(Y))
+    with torch.no_grad():
+        assert torch.equal(a.export()(Y), initial)
+    assert same(a.state_dict(), state)
+    assert a.health == b.health
+    assert a.health is not None
+    assert a.health.drift != 0
+    assert torch.equal(a(Y), b(Y))
 
 
 def test_reset_every_so_many_batches() -> None:
@@ -369,6 +393,48 @@ def test_half_precision_without_gradients(key: str) -> None:
     got, wanted = fretta.adapt(half, key)(X.half()), fretta.adapt(full, key)(X)
     assert got.dtype == torch.float16
     torch.testing.assert_close(got.softmax(1).float(), wanted.softmax(1), atol=0.05, rtol=0)
+
+
+@quiet
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("bn", {"alpha": 0.5}),
+        ("bn", {"prior_strength": 16.0}),
+        ("bn", {"prior_strength": 16.0, "parts": "mean"}),
+        ("bn", {"prior_strength": 16.0, "parts": "variance"}),
+        ("bn", {"memory": "moving"}),
+        ("bn", {"memory": "cumulative"}),
+        ("source", {"statistics": 0.5}),
+        ("source", {"statistics": "moving"}),
+        ("source", {"statistics": "adaptive"}),
+        ("delta", {}),
+        ("memo", {"views": 2}),
+        ("rotta", {"memory": 4, "update_every": 4}),
+        ("g-fret", {"variant": "released"}),
+    ],
+)
+def test_models_of_another_precision(dtype: torch.dtype, key: str, values: dict[str, Any]) -> None:
+    """Logits and the statistics of layers are in the model's; averages in float32 at least."""
+    adapter = fretta.adapt(build("resnet-like").to(dtype), key, **values)
+    for x in batches(6, 20, 1):
+        for out in (adapter(x.to(dtype)), adapter.predict(x.to(dtype))):
+            assert out.dtype is dtype
+            assert torch.isfinite(out).all()
+    kinds = {b.dtype for b in adapter.model.net.buffers() if b.is_floating_point()}
+    assert kinds == {dtype}
+    averages = vars(adapter.method).get("average") or vars(adapter.method).get("moving") or {}
+    wide = torch.promote_types(dtype, torch.float32)
+    assert all(t.dtype is wide for pair in averages.values() for t in pair)
+
+
+def test_learning_in_bfloat16_is_warned_of() -> None:
+    """A step of 1e-3 from a scale of 1, which has steps of 2^-8 below it, is none."""
+    model, x = build("resnet-like").bfloat16(), X.bfloat16()
+    with pytest.warns(FrettaWarning, match=r"bfloat16, which keeps 8 bits.*precision='bfloat16'"):
+        fretta.adapt(model, "tent")(x)
+    fretta.adapt(model, "bn")(x)  # learns nothing: a warning would be an error
 
 
 def test_an_adapter_in_a_file_goes_on(tmp_path: Any) -> None:

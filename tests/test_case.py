@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from fretta.data import open_dataset
-from fretta.errors import ConfigError, NeedError, WeightsError
+from fretta.errors import ConfigError, DataError, FrettaWarning, NeedError, WeightsError
 from fretta.experiment.case import Case, open_case
 from fretta.experiment.loop import Item, share_frozen, stream_through
 from fretta.experiment.run import case_of
@@ -100,6 +100,21 @@ def test_folders_that_are_no_classes_of_the_model(tmp_path: Path) -> None:
         open_case("timm:test_resnet", str(tmp_path), untrained=True, num_classes=3)
     two = open_case("timm:test_resnet", str(tmp_path), untrained=True, num_classes=2)
     assert two.data.classes == ["cats", "dogs"]
+
+
+def test_an_unreadable_first_image_is_left_to_the_stream(tmp_path: Path) -> None:
+    """Which names it, or skips it."""
+    for number in range(10):
+        (tmp_path / str(number)).mkdir()
+        Image.new("RGB", (32, 32)).save(tmp_path / str(number) / "1.png")
+    (tmp_path / "0" / "0.png").write_bytes(b"no image")
+    case = open_case("digits", str(tmp_path))
+    assert len(case.data.domains[0]) == 11
+    with pytest.warns(FrettaWarning, match=r"skipped: unreadable image .*0\.png"):
+        found = list(case.items(case.stream("independent", batch_size=4, errors="skip")))
+    assert sum(len(item.x) for item in found) == 10
+    with pytest.raises(DataError, match=r"0\.png"):
+        list(case.items(case.stream("independent", batch_size=4)))
 
 
 def test_a_card_does_not_choose_what_code_runs(tmp_path: Path) -> None:

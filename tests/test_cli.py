@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import fretta
 from commands import fretta as run_command
-from fretta.cli import with_ray_address
+from fretta.cli import app, with_ray_address
 from fretta.cli.app import print_line, print_table
 from fretta.cli.data import severities
 from fretta.cli.options import StreamOptions
 from fretta.describe import describe
 from fretta.errors import ConfigError
+from fretta.experiment.train import TrainConfig
+from fretta.models import Card
 from fretta.models.load import ASSETS
 
 
@@ -142,6 +145,21 @@ def test_train_writes_weights_and_a_card_and_can_be_repeated(tmp_path: Path) -> 
     wrong = run_command("train", "pacs", "--out", "p.safetensors", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "target" in wrong.stderr
+
+
+def test_train_overwrite_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unfinished run is what goes on otherwise."""
+    given: list[tuple[bool, bool]] = []
+
+    def train_source(config: TrainConfig, *, resume: bool, progress: object) -> Card:
+        given.append((config.overwrite, resume))
+        return Card("digits:resnet8", 10, [], {}, {}, {}, 0)
+
+    monkeypatch.setattr("fretta.experiment.train.train_source", train_source)
+    line = ["train", "digits", "--out", str(tmp_path / "d.safetensors")]
+    for more in ([], ["--overwrite"]):
+        CliRunner().invoke(app, [*line, *more], catch_exceptions=False)
+    assert given == [(False, True), (True, False)]
 
 
 @pytest.mark.parametrize("key", fretta.list_methods())

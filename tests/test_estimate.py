@@ -359,6 +359,36 @@ def test_labeled_source_images_tell_the_shares() -> None:
         SourceFacts.measure([(logits, y + 1)])
 
 
+def test_images_without_a_label_are_left_out() -> None:
+    """By hand: one image of class 0 and two of class 1 are known, one of each is predicted 1."""
+    logits = logits_of([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.6, 0.4]])
+    y = torch.tensor([0, -1, 1, 1])
+    facts = SourceFacts.measure([(logits, y), (logits, torch.full((4,), -1))])
+    assert facts.images == 3
+    # one image more per class, predicted right
+    assert facts.confusion.tolist() == [[1, 0], pytest.approx([1 / 3, 2 / 3])]
+    assert facts.confidence.tolist() == pytest.approx([(0.9 + 0.6) / 2, 0.7])
+    with pytest.raises(ConfigError, match="no labeled source images"):
+        SourceFacts.measure([(logits, torch.full((4,), -1))])
+    with pytest.raises(InputError, match="3 labels up to 1 for logits"):
+        SourceFacts.measure([(logits, y[1:])])
+
+
+def test_a_class_that_cannot_be_is_no_broken_prediction() -> None:
+    """Its logit is -inf: the estimate is that of the other classes. NaN is no prediction."""
+    source = logits_of([[0.6, 0.4, 0.0], [0.4, 0.6, 0.0]] * 2)
+    adapted = logits_of([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0], [0.8, 0.2, 0.0]])
+    assert torch.isinf(adapted[:, 2]).all()
+    found = estimate(source, adapted, prior=[0.5, 0.5, 0.0])
+    assert (found.source, found.disagreement) == (pytest.approx(0.6), 0.5)
+    assert found.adapted == pytest.approx((0.9 + 0.9 + 0.8 + 0.8) / 4)
+    broken = adapted.clone()
+    broken[:2, 2] = math.nan
+    assert estimate(source, broken, prior=[0.5, 0.5, 0.0]).disagreement == 1
+    with pytest.raises(InputError, match="not finite"):
+        estimate(broken, adapted)
+
+
 # ---- measured -----------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from fretta.errors import HeadError
 from fretta.parts.classifier import Classifier
 from fretta.parts.features import find_head
 from fretta.parts.norm import affine_names, norm_layers, without_last_block
-from nets import CLASSES, Wrapped, batches, build, timm_model
+from nets import CLASSES, TIGHT, Wrapped, batches, build, timm_model
 
 X = batches(2)[0]
 
@@ -70,6 +70,38 @@ def test_rescaled_logits_name_the_candidate() -> None:
     with pytest.raises(HeadError, match=r"head='net\.fc'"):
         fretta.adapt(scaled, "s-fret")(X)
     assert fretta.adapt(scaled, "s-fret", head="net.fc")(X).shape == (2, CLASSES)
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+@pytest.mark.parametrize("key", ["stein", "auto"])
+def test_features_are_those_of_the_adapted_model(key: str) -> None:
+    """Where the source model is asked, too, for fewer or more images than ever before."""
+    adapter = fretta.adapt(build("resnet-like").double(), key)
+    for x in batches(6, 20, 20):
+        adapter(x.double())
+    for weight in (0.5, 1.0):
+        vars(adapter.method)["gate"].weight = weight
+        for x in batches(3, 40, 1, seed=1):
+            z, logits = adapter.features(x.double())
+            assert z.shape == (len(x), 16)
+            assert torch.equal(logits, adapter.predict(x.double()))
+            with torch.no_grad():
+                own, adapted = adapter.model.head(z), adapter.model(x.double())
+            torch.testing.assert_close(own, adapted, atol=TIGHT, rtol=0)
+            source = adapter.source_logits(x.double())
+            assert not torch.allclose(adapted, source, atol=100 * TIGHT)
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_features_of_single_images_are_joined() -> None:
+    """memo predicts image by image, in its initial state: the head is the one that was given."""
+    net = build("resnet-like").double()
+    adapter = fretta.adapt(net, "memo", views=2)
+    adapter(X.double())
+    for x in batches(3, 5, 1):
+        z, logits = adapter.features(x.double())
+        assert z.shape == (len(x), 16)
+        torch.testing.assert_close(net.fc(z).detach(), logits, atol=TIGHT, rtol=0)
 
 
 def test_a_head_computed_in_forward() -> None:

@@ -142,6 +142,38 @@ def test_rollback_and_reset(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @quiet
+def test_no_rollback_to_what_a_reset_forgot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third batch begins anew: what harms it goes back to the beginning, not before it."""
+    a = adapter("tent", Guard("rollback", sample=1.0, **LAX), reset_every=2)
+    for x in batches(64, 64):
+        a(x)
+    assert a._supervisor is not None
+    assert not same(a._supervisor.ring[-1]["adapted"], a.model.origin)  # a state that learned
+    poison(monkeypatch, a.method, "drift")
+    a(batches(6)[0])
+    assert a.health is not None
+    assert a.health.action == "rollback"
+    assert same(dict(a.model.adapted), a.model.origin)
+
+
+@quiet
+def test_batches_are_counted_before_anybody_looks() -> None:
+    x, seen = batches(6)[0], list[Health]()
+    a, late, used = adapter("tent", None), adapter("tent", "warn"), adapter("tent", "warn")
+    for _ in range(2):
+        a(x)
+    state = a.state_dict()
+    a.on_health(seen.append)
+    a(x)
+    used(x)  # has a supervisor, which has seen one batch
+    for guarded in (late, used):
+        guarded.load_state_dict(state)
+        guarded(x)
+        seen.extend([guarded.health] if guarded.health else [])
+    assert [health.batch for health in seen] == [2, 2, 2]
+
+
+@quiet
 @every_method
 def test_an_interrupted_guarded_run_goes_on_bit_for_bit(
     key: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

@@ -328,12 +328,31 @@ def test_no_norm_layer() -> None:
         ({"method": "tent", "predict": "now"}, "predict='now'"),
         ({"method": "tent", "reset_every": 0}, "reset_every=0"),
         ({"method": "tent", "reset_every": True}, "reset_every=True"),
+        ({"method": "tent", "episodic": 1}, "episodic=1 cannot work"),
+        ({"method": "memo", "prior_strength": "16"}, "prior_strength='16' cannot work; a finite"),
+        ({"method": "memo", "prior_strength": float("nan")}, "prior_strength=nan"),
         ({"method": "tent", "layout": "contiguous"}, r"fretta\.Compute\(layout"),
     ],
 )
 def test_arguments_that_cannot_work(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         fretta.adapt(build("resnet-like"), **arguments)
+
+
+def test_none_is_a_value_where_the_type_says_so() -> None:
+    """Also where it is not the default."""
+    assert fretta.adapt(build("resnet-like"), "memo", prior_strength=None).ready is False
+    with pytest.raises(ConfigError, match="momentum=None cannot work; a finite float"):
+        fretta.adapt(build("resnet-like"), "memo", momentum=None)
+
+
+def test_objects_are_taken_apart_in_images_only() -> None:
+    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
+    x = torch.randn(6, 4)
+    with pytest.raises(InputError, match=r"shape \(6, 4\); deyo .*\(N, C, H, W\).*destroy="):
+        fretta.adapt(net, "deyo")(x)
+    out = fretta.adapt(net, "deyo", destroy=lambda x: x.flip(1), e_margin=0.999)(x)
+    assert out.shape == (6, CLASSES)
 
 
 @pytest.mark.parametrize("mask", [torch.eye(3), torch.ones(16, 15), torch.triu(torch.ones(16, 16))])

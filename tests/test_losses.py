@@ -77,3 +77,29 @@ def test_masked_mean(kept: list[int], expected: float) -> None:
     assert values.grad.tolist() == pytest.approx([k * share for k in kept])
     values = torch.tensor([1.0, torch.inf])  # what is filtered out does not spoil the mean
     assert masked_mean(values, torch.tensor([True, False])).item() == 1
+
+
+def test_a_class_that_cannot_be_counts_for_nothing() -> None:
+    """Its logit is -inf: losses and gradients are those on the other classes alone."""
+    p = torch.tensor([[LN2, 0.0], [0.0, 0.0]])  # σ: (2/3, 1/3), (1/2, 1/2)
+    q = torch.tensor([[0.0, 0.0], [LN3, 0.0]])  # σ: (1/2, 1/2), (3/4, 1/4)
+    no = torch.full((2, 1), -torch.inf)
+    values, gradients = [], []
+    for last in (p[:, :0], no):
+        ours = torch.cat([p, last], 1).requires_grad_()
+        theirs = torch.cat([q, last], 1).requires_grad_()
+        found = [
+            entropy(ours),
+            cross_entropy(theirs.detach().softmax(1), ours),
+            kl_divergence(ours, theirs),
+            symmetric_cross_entropy(ours, theirs),
+        ]
+        torch.stack(found).sum().backward()
+        values.append(torch.stack(found).detach())
+        gradients.append([logits.grad[:, :2] for logits in (ours, theirs)])
+        assert all(torch.isfinite(logits.grad).all() for logits in (ours, theirs))
+    torch.testing.assert_close(values[1], values[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+    # ln 3 - 2/3 ln 2;  of the uniform target: ln 3 - 1/2 ln 2;  2/3 ln 4/3 + 1/3 ln 2/3
+    by_hand = [LN3 - 2 / 3 * LN2, LN3 - LN2 / 2, 5 / 3 * LN2 - LN3]
+    torch.testing.assert_close(values[1][:3, 0], torch.tensor(by_hand))

@@ -120,6 +120,16 @@ def test_lame_is_the_stage_behind_the_source_model() -> None:
     assert torch.equal(staged(x), fretta.adapt(build("resnet-like"), "lame")(x))
 
 
+def test_a_stage_behind_memo_takes_the_features_of_images() -> None:
+    """Its logits before an update are means over views; the affinities are of the images."""
+    net, x = build("resnet-like").double(), batches(4)[0].double()
+    plain = fretta.adapt(net, "memo", views=3, predict="before")
+    logits, (z, _) = plain(x), plain.features(x)
+    staged = fretta.adapt(net, "memo", views=3, predict="before", output="lame")
+    torch.testing.assert_close(staged(x), adjusted(logits, affinity(z)), atol=TIGHT, rtol=0)
+    assert not torch.allclose(staged(x), logits, atol=100 * TIGHT)
+
+
 def test_what_roid_returns() -> None:
     x = batches(6)[0]
     net = build("resnet-like")

@@ -115,6 +115,62 @@ def test_balanced_estimate_by_hand() -> None:
     assert float(noise[0]) == pytest.approx(1 / sum(precision), rel=1e-4)
 
 
+@pytest.mark.parametrize(("which", "name"), [(0, "mean"), (1, "var")])
+def test_one_image_differs_from_what_is_remembered(which: int, name: str) -> None:
+    """About itself it has no spread, and nothing would be noise any more."""
+    net = Net().eval()
+    statistics = AdaptiveStatistics({"norm": net.norm}, classes=101)  # too many to balance
+    statistics.images = 100
+    memory = {**statistics.memory, "within": torch.full((1, 2), 3.0), name: torch.full((2,), 5.0)}
+    one = torch.tensor([[7.0, 1.0]])
+    found, noise, within, _ = statistics._estimate(statistics.all, one, memory, which)
+    spread = (4 + 16) / 2 / (1 + 1e-5) ** (1 + which)
+    assert torch.equal(found, one[0])
+    assert float(within[0]) == pytest.approx(3 + 1 / 64 * (spread - 3), rel=1e-5)
+    assert torch.equal(noise, within)
+    statistics.images = 0
+    first = statistics._estimate(statistics.all, torch.full((1, 2), 5.0), memory, which)
+    assert float(first[2]) > 0  # just as remembered: no spread, but not without noise for good
+
+
+def test_single_images_of_many_classes_keep_their_noise() -> None:
+    net = Net().eval()
+    statistics = AdaptiveStatistics({"norm": net.norm}, classes=101)
+    for image in images(64).split(1):
+        statistics.settle(net, image)
+        assert float(statistics.memory["within"].min()) > 1e-6  # in units of the source's variance
+    assert float(net.norm.running_mean.abs().max()) < 0.05  # the source's: clean images
+
+
+class Tokens(nn.Module):
+    """Patches as rows (N · T, c), as LeViT has them; those of an image one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(2).transpose(1, 2)
+        rows = self.norm(rows.flatten(0, 1)).view_as(rows)
+        return self.head(rows.mean(1))
+
+
+@pytest.mark.parametrize("statistics", ["moving", "adaptive"])
+@pytest.mark.parametrize("size", [1, 8, 32])
+def test_rows_of_tokens_are_pixels_of_their_images(statistics: str, size: int) -> None:
+    """The same network on (N, c, H, W) images has the same statistics."""
+    tokens, plain = Tokens().double().eval(), Net().double().eval()
+    plain.head.load_state_dict(tokens.head.state_dict())
+    a, b = (fretta.adapt(net, "source", statistics=statistics) for net in (tokens, plain))
+    for seed in range(3):
+        x = images(size, mean=2.0, std=2.0, seed=seed).double()
+        torch.testing.assert_close(a(x), b(x), atol=TIGHT, rtol=0)
+    ours, theirs = (adapter.model.net.get_submodule("norm") for adapter in (a, b))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean, atol=TIGHT, rtol=0)
+    torch.testing.assert_close(ours.running_var, theirs.running_var, atol=TIGHT, rtol=0)
+    assert float(ours.running_mean.min()) > 0  # followed the stream
+
+
 def test_clean_images_leave_the_source_and_shifted_ones_move_it() -> None:
     clean, shifted = Net().eval(), Net().eval()
     of_clean, of_shifted = adaptive(clean), adaptive(shifted)
@@ -192,6 +248,40 @@ def test_gate_by_hand() -> None:
     half = Gate()
     mean = (sure.softmax(1) + unsure.softmax(1)) / 2
     assert torch.allclose(half.blend(sure, unsure).exp(), mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_rows_that_are_not_finite_do_not_enter_the_average(value: float) -> None:
+    sure, unsure = torch.tensor([[9.0, 0.0], [0.0, 9.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    bad = torch.full((1, 2), value)
+    for adapted, source in ((bad, sure[:1]), (sure[:1], bad)):
+        gate, twin = Gate(), Gate()
+        for _ in range(3):
+            gate.add(torch.cat([sure, adapted]), torch.cat([unsure, source]))
+            twin.add(sure, unsure)
+        assert gate.row is not None
+        assert twin.row is not None
+        assert torch.equal(gate.row, twin.row)
+        assert (gate.images, gate.weight) == (twin.images, twin.weight)
+        gate.add(adapted, source)  # no other row: the source model predicts
+        assert gate.closed
+        assert torch.equal(gate.row, twin.row)
+        assert gate.images == twin.images
+        gate.add(sure, unsure), twin.add(sure, unsure)
+        assert gate.weight == twin.weight  # and is judged anew
+        stands = Gate(mixes=False)
+        stands.add(adapted, source)
+        assert stands.weight == 1
+        assert stands.row is None
+
+
+def test_a_class_that_cannot_be_enters_the_average() -> None:
+    """Its logit is -inf: a prediction over two of three classes, the entropy of which is ln 2."""
+    gate = Gate()
+    gate.add(torch.tensor([[0.0, 0.0, -math.inf]]), torch.tensor([[0.0, 0.0, 0.0]]))
+    assert gate.row is not None
+    expected = [math.log(2), math.log(3), 0.5, 0.5, 0, 1 / 3, 1 / 3, 1 / 3]
+    assert gate.row.tolist() == pytest.approx(expected)
 
 
 def test_a_layer_learns_in_units_of_its_scale() -> None:

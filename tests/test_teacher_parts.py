@@ -39,6 +39,8 @@ def test_fifo_keeps_the_last() -> None:
     assert ages.tolist() == [2.0, 1.0]
     memory.add(torch.ones(1, 3, 3), 0)  # another size: they cannot be in one batch
     assert len(memory) == 1
+    assert memory.births == [3]
+    assert (ImageMemory(2)._largest(), len(memory.snapshot())) == ([], 1)  # nothing held: no class
 
 
 def test_timely_memory_by_hand() -> None:

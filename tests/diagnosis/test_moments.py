@@ -8,6 +8,7 @@ from diagnosis_nets import group_norm
 from torch import nn
 
 import fretta
+from fretta.diagnosis.measure import Looking
 from fretta.diagnosis.moments import Moments, Reference, Watch, channel_axis
 
 
@@ -95,3 +96,18 @@ def test_where_the_channels_are() -> None:
     assert channel_axis(nn.LayerNorm(12), images) == 1  # a LayerNorm for images
     assert channel_axis(nn.LayerNorm(12), torch.zeros(2, 12, 12, 12)) == 3
     assert channel_axis(nn.GroupNorm(2, 12), images) == 1
+
+
+def test_the_head_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two images of the first batch; later batches pass once."""
+    seen: list[int] = []
+    net = group_norm()
+    net.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    looking = Looking(net, head=None)
+    for size in (6, 6, 5):
+        before = len(seen)
+        looking(torch.rand(size, 3, 8, 8))
+        if before:
+            assert seen[before:] == [size]
+    assert 2 in seen
+    assert looking.sums.images == 17

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from fretta.errors import ConfigError, StoreError
 from fretta.experiment.execute import Done, run_jobs
 from fretta.experiment.records import Job, Record
 from fretta.experiment.results import select
-from fretta.experiment.store import Store
+from fretta.experiment.store import Store, _Remote, open_files
 
 ROW = {"images": 10000, "accuracy": 0.7213, "ece": 0.1210031, "collapsed": False, "pass_rate": None}
 
@@ -168,6 +169,39 @@ def test_a_store_may_be_a_url(url: str, job: Job, executed: list[Job], tmp_path:
     again.drop_checkpoint("k")
     again.drop_checkpoint("k")
     assert again.read_checkpoint("k") is None
+
+
+def test_a_remote_store_that_fails_or_remembers(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system has errors of its own, and some keep the names that they have listed."""
+
+    class CredentialsError(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise CredentialsError("no token")
+
+    listed: dict[str, list[str]] = {}
+    store, other = (Store(f"memory://fretta-{tmp_path.name}") for _ in range(2))
+    files = open_files(store.where)
+    assert isinstance(files, _Remote)
+    ls = files.fs.ls
+    monkeypatch.setattr(store, "_files", files)
+    monkeypatch.setattr(files, "fs", copy.copy(files.fs))
+    monkeypatch.setattr(
+        files.fs, "ls", lambda path, detail: listed.setdefault(path, ls(path, detail=detail))
+    )
+    monkeypatch.setattr(files.fs, "invalidate_cache", lambda path: listed.pop(path, None))
+    other.put(synthetic(job))
+    assert store.keys() == [job.run.key]
+    (second,) = seeds(job, 1)
+    other.put(synthetic(second))  # by another process
+    assert sorted(store.keys()) == sorted([job.run.key, second.run.key])
+    for name in ("pipe_file", "makedirs"):
+        monkeypatch.setattr(files.fs, name, refuse)
+        with pytest.raises(StoreError, match=r"cannot write .*: no token"):
+            store.put(synthetic(job))
 
 
 def test_a_run_costs_the_same_however_many_there_are(

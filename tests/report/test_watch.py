@@ -85,6 +85,16 @@ def test_a_new_record_and_runs_in_flight(port: int, folder: Path) -> None:
     assert json.loads(ask(port, "/version")[2]) == after
 
 
+def test_a_failed_run_is_not_running(folder: Path) -> None:
+    """Its checkpoint stays, for the next attempt."""
+    failed = record("bn", 0, error="Traceback")
+    fill(folder, [failed])
+    (folder / "checkpoints").mkdir()
+    for key in (failed.key, "abc123"):
+        (folder / "checkpoints" / f"{key}.pt").write_bytes(b"x")
+    assert Watched(fill(folder, [])).status()["running"] == ["abc123"]
+
+
 def test_the_page_is_made_only_when_the_store_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
