@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from fretta.experiment.train.data import (
     make_batch,
     open_data,
     random_crop,
+    random_cutout,
     random_flip,
     rows,
 )
@@ -49,6 +51,26 @@ def test_random_crop_and_flip() -> None:
     same = [torch.equal(b, a) for a, b in zip(x, y, strict=True)]
     assert all(f != s for f, s in zip(flipped, same, strict=True))
     assert 70 < sum(flipped) < 130
+
+
+def test_random_cutout() -> None:
+    """A square wherever it may lie, cut off at the border, of the mean color."""
+    x = torch.full((300, 3, 16, 12), 7, dtype=torch.uint8)
+    y = random_cutout(x, 5, [255 * m for m in (0.5, 0.25, 0.0)], generator_for("cutout"))
+    assert y.dtype == torch.uint8
+    sides = Counter[int]()
+    for image in y:
+        changed = image[2] == 0
+        rows, columns = changed.any(1), changed.any(0)
+        assert torch.equal(changed, rows[:, None] & columns)
+        assert image[:, changed].unique(dim=1).flatten().tolist() == [127, 63, 0]
+        assert image[:, ~changed].unique().tolist() == [7]
+        for within in (rows, columns):  # without a gap
+            where = within.nonzero().flatten().tolist()
+            assert where == list(range(where[0], where[0] + len(where)))
+        sides += Counter((int(rows.sum()), int(columns.sum())))
+    assert set(sides) == {3, 4, 5}
+    assert bool((y == 0)[:, 2].any(0).all())  # every pixel of some image
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 40), (30, 90), (1, 50)])

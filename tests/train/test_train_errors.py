@@ -35,6 +35,11 @@ from fretta.models import load
         ({"momentum": 1.0}, r"momentum=1\.0"),
         ({"progressive": (16, 24)}, r"progressive=\(16, 24\); .* the last of them 32"),
         ({"progressive": True}, "progressive=True; sizes in pixels"),
+        ({"cutout": -1}, "cutout=-1"),
+        (
+            {"data": "pacs", "target": "photo", "cutout": 8},
+            "cutout=8 has no effect on pacs",
+        ),
         ({"std": (0.0, 1.0, 1.0)}, "std above 0"),
         ({"data": "cifar10", "evaluate_every": 5}, "has no validation split"),
     ],

@@ -107,6 +107,9 @@ class TrainOptions:
         str | None,
         typer.Option(help="Small images first: sizes over the run, such as 16,24,32. Faster."),
     ] = None
+    cutout: Annotated[
+        int, typer.Option(min=0, help="Side of a square of each image to paint over, in pixels.")
+    ] = 0
     precision: Annotated[
         str | None, typer.Option(help="bfloat16: faster where the machine can.")
     ] = None

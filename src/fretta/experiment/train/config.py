@@ -49,11 +49,12 @@ _LEAST = {  # of whole numbers
     "limit": 2,
     "checkpoint_every": 0,
     "workers": 0,
+    "cutout": 0,
 }
 _BELOW = {"lr": float("inf"), "weight_decay": float("inf"), "momentum": 1.0, "label_smoothing": 1.0}
 SCHEDULES = ("cosine", "one-cycle")
 # what older cards were trained with
-_LATER = {"schedule": "cosine", "progressive": None, "precision": None, "half": False}
+_LATER = {"schedule": "cosine", "progressive": None, "cutout": 0, "precision": None, "half": False}
 _NO_EFFECT = ("out", "root", "checkpoint_every", "workers", "device", "overwrite")  # on the weights
 
 
@@ -77,6 +78,7 @@ class TrainConfig:
     label_smoothing: float = 0.0
     schedule: str = "cosine"  # or "one-cycle": up to lr for a quarter of the steps, then down to 0
     progressive: tuple[int, ...] | None = None  # sizes over the run, equal parts, up to `size`
+    cutout: int = 0  # side of a square of each image that is painted over with `mean`
     precision: str | None = None  # "bfloat16" trains under autocast
     half: bool = False  # write matrices and kernels in float16: half the file
     evaluate_every: int | None = None  # steps between validations; 0: only at the end
@@ -121,7 +123,7 @@ class TrainConfig:
         for name, known in (("schedule", SCHEDULES), ("precision", (None, *PRECISIONS))):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r}; one of {known} is expected")
-        for name, default in (("schedule", "cosine"), ("progressive", None)):
+        for name, default in (("schedule", "cosine"), ("progressive", None), ("cutout", 0)):
             if getattr(self, name) != default and self.data in SETS:
                 raise ConfigError(f"{name}={getattr(self, name)!r} has no effect on {self.data}")
         if self.progressive is not None:

@@ -139,6 +139,20 @@ def random_flip(x: Tensor, random: torch.Generator) -> Tensor:
     return torch.where(flip[:, None, None, None], x.flip(3), x)
 
 
+def random_cutout(x: Tensor, side: int, fill: Sequence[float], random: torch.Generator) -> Tensor:
+    """Paint over a square of each image with the color `fill`; at the border it is cut off."""
+    n, channels, height, width = x.shape
+    center_row = torch.randint(height, (n, 1), generator=random)
+    center_column = torch.randint(width, (n, 1), generator=random)
+    row, column = torch.arange(height) - center_row, torch.arange(width) - center_column
+    inside = _within(row, side)[:, None, :, None] & _within(column, side)[:, None, None, :]
+    return torch.where(inside, torch.tensor(fill, dtype=x.dtype).view(1, channels, 1, 1), x)
+
+
+def _within(offset: Tensor, side: int) -> Tensor:
+    return (offset >= -(side // 2)) & (offset < side - side // 2)
+
+
 @lru_cache(maxsize=1)
 def domain_transform(size: int) -> Callable[[Tensor], Tensor]:
     """The augmentation of domain generalization, for one (3, H, W) image of any size."""
@@ -178,4 +192,6 @@ def _augmented(domain: Domain, config: TrainConfig, step: int, random: torch.Gen
         x = random_crop(x, size // 8, random)
         if config.data != "digits":  # a mirrored digit is no digit
             x = random_flip(x, random)
+        if config.cutout:
+            x = random_cutout(x, config.cutout, [255 * m for m in config.mean], random)
     return x.contiguous().numpy(), domain.labels[chosen]
