@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .replaced import measured, normalized_by, per_channel
+from .replaced import measured, moments, normalized_by, per_channel
 
 Moving = dict[str, list[Tensor]]  # mean and variance of each batch norm, by its name
 
@@ -56,8 +55,7 @@ def instance_aware(
         L = x[0, 0].numel()
         sizes.append(L)
         if L > 1:
-            axes = tuple(range(2, x.dim()))
-            own_var, own_mean = torch.var_mean(wide, axes, correction=1, keepdim=True)
+            own_mean, own_var = moments(wide, list(range(2, x.dim())))
             error = k * ((var + epsilon) / L).sqrt()
             spread = k * (var + epsilon) * (2 / (L - 1)) ** 0.5
             mean = mean + shrink(own_mean - mean, error)

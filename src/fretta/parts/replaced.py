@@ -21,8 +21,15 @@ Replaced = AbstractContextManager[None]
 def measured(x: Tensor, correction: int = 1) -> Pair:
     """Mean and variance of each channel, in float32 at least; correction 1 is the unbiased one."""
     axes = [axis for axis in range(x.dim()) if axis != 1]
-    var, mean = torch.var_mean(wide(x), dim=axes, correction=correction)
-    return mean, var
+    mean, var = moments(wide(x), axes, correction)
+    return mean.flatten(), var.flatten()
+
+
+def moments(x: Tensor, axes: list[int], correction: int = 1) -> Pair:
+    """Mean and variance over axes, which stay. On a CPU many times as fast as `torch.var_mean`."""
+    mean = x.mean(axes, keepdim=True)
+    count = x.numel() // mean.numel()
+    return mean, (x - mean).square().sum(axes, keepdim=True) / (count - correction)
 
 
 def single_valued(x: Tensor) -> bool:
