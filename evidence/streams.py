@@ -199,8 +199,8 @@ def caption(scores: Scores) -> str:
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
         f" {seeds}, defaults. Bold: best, {WORSE} more than half a point"
         f" below the source model{few}. Cost: time of a step over the source model's (ResNet-20,"
-        " batches of 64). `auto` and `stein` were chosen on the same images of CIFAR-10-C and"
-        " digits, in other orders ([more](docs/auto.md#what-was-looked-at)). The data, digits"
+        " batches of 64). Jobs: every 128 images begin anew. `auto` and `stein` were chosen on the"
+        " same images of CIFAR-10-C and digits, in other orders ([more](docs/auto.md#what-was-looked-at)). The data, digits"
         " apart, are private copies."
     )
 
@@ -225,9 +225,9 @@ def _start_with_auto(scores: Scores) -> str:
     worst = min(scores.gaps("auto"))
     low = "at least as good as" if worst >= 0 else f"at most {-worst:.1f} points below"
     return (
-        f"**Start with `auto`**: {low} the source model on every stream. Mean over"
-        f" {len(scores.shared)} streams: `auto` {known['auto']:.1f}, the source model"
-        f" {known['source']:.1f}, `{best}`, the best published method run on all,"
+        f"**Start with `auto`**: {low} the source model on every stream (means over"
+        f" seeds). Mean over {len(scores.shared)} streams: `auto` {known['auto']:.1f}, the source"
+        f" model {known['source']:.1f}, `{best}`, the best published method run on all,"
         f" {known[best]:.1f}."
     )
 
