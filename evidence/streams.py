@@ -199,9 +199,9 @@ def caption(scores: Scores) -> str:
         f"Accuracy in percent over {len(every)} streams of CIFAR-10-C, digits, PACS and ImageNet,"
         f" {seeds}, defaults. Bold: best, {WORSE} more than half a point"
         f" below the source model{few}. Cost: time of a step over the source model's (ResNet-20,"
-        " batches of 64). Jobs: every 128 images begin anew. `auto` and `stein` were chosen on the"
-        " same images of CIFAR-10-C and digits, in other orders ([more](docs/auto.md#what-was-looked-at)). The data, digits"
-        " apart, are private copies."
+        " batches of 64). Jobs begin anew. `auto` and `stein` were chosen on the"
+        " same images of CIFAR-10-C and digits, in other orders"
+        " ([more](docs/auto.md#what-was-looked-at)). The data, digits apart, are private copies."
     )
 
 

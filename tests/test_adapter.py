@@ -18,7 +18,7 @@ from fretta.errors import FrettaWarning, InputError, ModelError, StateError
 from fretta.method import GradientMethod
 from fretta.methods import EATA, GFRET, SAR, gfret_released
 from fretta.parts.filters import published_margin
-from nets import Wrapped, batches, build, same, snapshot
+from nets import CLASSES, Wrapped, batches, build, same, snapshot
 
 X, Y = batches(6, 6)
 quiet = pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
@@ -72,6 +72,51 @@ def test_an_episode_is_forgotten_before_a_prediction(
     assert a.health is not None
     assert a.health.drift != 0
     assert torch.equal(a(Y), b(Y))
+
+
+@quiet
+@pytest.mark.parametrize("key", ["tent", "memo", "auto", "s-fret", "shot-im"])
+def test_it_learns_where_a_class_cannot_be(key: str) -> None:
+    """Its logit is -inf, and everything is finite all the same."""
+    no = torch.tensor([-torch.inf, *[0.0] * (CLASSES - 1)])
+    margin = {"e_margin": 0.999} if key == "auto" else {}
+    adapter = fretta.adapt(Wrapped(lambda logits: logits + no), key, head="net.fc", **margin)
+    first = {name: value.clone() for name, value in adapter.named_parameters()}
+    assert torch.isfinite(adapter(X)[:, 1:]).all()
+    moved = [name for name, p in adapter.named_parameters() if not torch.equal(p, first[name])]
+    assert moved
+    assert all(torch.isfinite(p).all() for p in adapter.parameters())
+
+
+@quiet
+@pytest.mark.parametrize("key", ["t3a", "tsd"])
+def test_features_of_an_episode_are_those_of_the_batch(key: str) -> None:
+    """These methods begin with the head's own weights, more rows than the batch has."""
+    x = batches(CLASSES + 3)[0]
+    adapter = fretta.adapt(build("resnet-like"), key, episodic=True, head="fc")
+    adapter(x)
+    z, logits = adapter.features(x)
+    assert (len(z), len(logits)) == (len(x), len(x))
+    with torch.no_grad():
+        plain = fretta.adapt(build("resnet-like"), key, head="fc")
+        plain.learner.prepare(x)
+        torch.testing.assert_close(z, plain.features(x)[0])
+
+
+@quiet
+def test_an_episode_survives_a_prediction_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = fretta.adapt(build("resnet-like"), "tent", lr=1e-2, episodic=True)
+    adapter(X)
+    before = adapter.state_dict()
+
+    def interrupted() -> None:
+        adapter.model.restore()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adapter.learner, "start_over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        adapter.predict(Y)
+    assert same(adapter.state_dict(), before)
 
 
 def test_reset_every_so_many_batches() -> None:

@@ -138,9 +138,9 @@ class Adapter(nn.Module):
             self._check_finite(logits, x)
             self._health, self._last = health, last
             self._batches += 1
-        for callback in self._callbacks:
-            if self._health is not None:
-                callback(self._health)
+        if health is not None:
+            for callback in self._callbacks:
+                callback(health)
         return logits.detach()
 
     def predict(self, x: Tensor) -> Tensor:
@@ -149,7 +149,9 @@ class Adapter(nn.Module):
         with torch.inference_mode(False), torch.no_grad(), self._whole(x, learns=False) as (x, _):
             self.learner.prepare(x)
             self._check_size(x, self.method, self.model)
-            return self._check_finite(self._forward(x), x)
+            with self._forgotten():
+                logits = self._forward(x)
+            return self._check_finite(logits, x)
 
     def source_logits(self, x: Tensor) -> Tensor:
         """Logits of the model as it was given, batch-norm statistics and all. No state changes."""
@@ -164,7 +166,8 @@ class Adapter(nn.Module):
             if self.model.head_name is None:
                 self.model.locate_head(x[:2], classes)
             # memo predicts image by image; stein lets the adapted model speak last
-            with capturing(self.model.head_module, len(x), last=True) as box:
+            head = self.model.head_module
+            with self._forgotten(), capturing(head, len(x), last=True) as box:
                 logits = self._forward(x)
             features = captured(box, self.model.head_name)
             return features, self._check_finite(logits, x)
@@ -206,21 +209,18 @@ class Adapter(nn.Module):
         return logits
 
     def _forward(self, x: Tensor) -> Tensor:
-        if self.safe:
-            return self.learner.source_forward(x)
-        with self._forgotten():
-            return self.learner.forward(x)
+        return self.learner.source_forward(x) if self.safe else self.learner.forward(x)
 
     @contextmanager
     def _forgotten(self) -> Iterator[None]:
         """While active, an episodic method is in its initial state, in which its next episode will
         begin. Until then the last one stays, for `health`."""
-        if not self.method.episodic:
+        if not self.method.episodic or self.safe:
             yield
             return
         last = take_snapshot(self.model, self.method, copy_value)
-        self.learner.start_over()
         try:
+            self.learner.start_over()
             yield
         finally:
             restore_snapshot(self.model, self.method, last)

@@ -123,18 +123,23 @@ def test_a_failing_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["details", "records"]
 
 
-def test_any_error_is_recorded_and_keeps_the_checkpoint(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "left"), [(OSError("no space left"), b"state"), (TypeError("of a user's"), None)]
+)
+def test_any_error_is_recorded(
+    error: Exception, left: bytes | None, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run goes on where it failed, but not where its code must change first."""
+
     def broken(*_: object) -> None:
-        raise TypeError("of a user's method")
+        raise error
 
     store, key = Store(tmp_path), job.run.key
     store.write_checkpoint(key, b"state")
     monkeypatch.setattr("fretta.experiment.run._run", broken)
     (failed,) = run_jobs([job], store, options=ONE).failed
-    assert "TypeError: of a user's method" in failed.error
-    assert store.read_checkpoint(key) == b"state"
+    assert f"{type(error).__name__}: {error}" in failed.error
+    assert store.read_checkpoint(key) == left
     store.put(synthetic(job))
     run_jobs([job], store, force=True, options=ONE)
     assert store.read_checkpoint(key) is None  # begun again

@@ -56,7 +56,6 @@ def compare(
         typer.Option(help="Folder for compare.html, compare.csv and compare.json, label-me.csv."),
     ] = None,
     pretrained: opt.Pretrained = False,
-    labels: opt.Labels = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="METHOD.NAME=VALUE, such as tent.lr=1e-3 (several times)."),
@@ -90,16 +89,13 @@ def compare(
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "compare.html", "--out")
-    # --labels also says which class a folder of source images is
-    source_folders = source is not None and Path(source).is_dir()
-    opt.check_used(context, data, stream, domain, None if source_folders else labels)
+    opt.check_used(context, data, stream, domain)
     case = open_case(
         model,
         data,
         source,
         files=True,
         pretrained=pretrained,
-        labels=labels,
         device=device,
         **stream.shift(severity),
     )

@@ -134,8 +134,9 @@ def train(
 
     given = vars(options)
     if options.progressive is not None:
-        sizes = tuple(map(int, numbers(options.progressive, "--progressive")))
-        given = {**given, "progressive": sizes}
+        sizes = numbers(options.progressive, "--progressive")
+        whole = tuple(int(size) if size.is_integer() else size for size in sizes)
+        given = {**given, "progressive": whole}  # checked there
     config = TrainConfig(data=name, root=data, **given)
     with progress_bar("training") as advance:
         card = train_source(

@@ -53,7 +53,6 @@ def diagnose(
         typer.Option(help="Source images to compare with: a folder, or a data set (its training)."),
     ] = None,
     pretrained: opt.Pretrained = False,
-    labels: opt.Labels = None,
     domain: opt.Domains = None,
     severity: opt.Severity = None,
     stream: opt.StreamOptions = opt.StreamOptions(order="mixed"),
@@ -69,14 +68,13 @@ def diagnose(
     given_prior = None if prior is None else read_prior(prior)
     if out is not None:
         opt.check_file(out / "diagnose.html", "--out")
-    opt.check_used(context, data, stream, domain, labels)
+    opt.check_used(context, data, stream, domain)
     case = open_case(
         model,
         data,
         source_data,
         files=True,
         pretrained=pretrained,
-        labels=labels,
         device=device,
         **stream.shift(severity),
     )

@@ -132,6 +132,7 @@ class DataOptions:
             " from, else its own."
         ),
     ] = None
+    labels: Labels = None
 
     def check(self) -> None:
         from ..data.datasets import check_name
@@ -324,22 +325,15 @@ def check_used(
     data: DataOptions,
     stream: StreamOptions,
     domains: list[str] | None,
-    labels: Path | None,
 ) -> None:
-    """Refuse options that would do nothing: some are for data sets, --labels is for files."""
+    """Refuse options that would do nothing: they are for data sets."""
     data.check()
     order = context.get_parameter_source("order")
     given = order is not None and order.name != "DEFAULT"
-    if Path(data.data).exists():
-        if domains or stream.corruption or given:
-            raise ConfigError(
-                "--domain, --corruption and --order are for data sets, not for a folder or a list"
-                " of images; leave them out"
-            )
-    elif labels is not None:
+    if Path(data.data).exists() and (domains or stream.corruption or given):
         raise ConfigError(
-            f"--labels {str(labels)!r} names classes for a folder or a list of images; the data"
-            f" set {data.data!r} names its own: leave it out"
+            "--domain, --corruption and --order are for data sets, not for a folder or a list"
+            " of images; leave them out"
         )
 
 

@@ -146,7 +146,14 @@ def open_case(
     from ..experiment.case import open_case
 
     data.check()
-    known = {**model.arguments(), "source": source, "root": data.root, **options}
+    # --labels also says which class a folder of source images is
+    if data.labels is not None and not any(p and Path(p).exists() for p in (data.data, source)):
+        raise ConfigError(
+            f"--labels {str(data.labels)!r} names classes for a folder or a list of images; the"
+            f" data set {data.data!r} names its own: leave it out"
+        )
+    known = {**model.arguments(), "source": source, "root": data.root, "labels": data.labels}
+    known |= options
     case = open_case(**known, data=None if files and Path(data.data).exists() else data.data)
     print_line(f"images  {case.images_text()}")
     return case

@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 from .._util import check_interrupt
 from ..adapter import Adapter
 from ..data import Preprocessing, Stream
-from ..errors import HeadError, ModelError, StateError
+from ..errors import FrettaError, HeadError, ModelError
 from ..method import Method
 from ..methods import Source, find_method
 from ..parts.redundancy import redundancy
@@ -31,6 +30,8 @@ from .store import Store
 
 OnBatch = Callable[[int, int], None]  # (batches done, batches in total)
 Redundancies = dict[str, list[float | None]]  # by domain: before and after adaptation
+# errors that code does not mend: of files, of memory, of what was given
+OUTSIDE = (OSError, MemoryError, torch.cuda.OutOfMemoryError, FrettaError)
 
 
 def case_of(job: Job, device: str | None = None) -> Case:
@@ -74,18 +75,20 @@ def execute(
     """Run it, from its checkpoint if there is one, and put the record into the store.
 
     A failure is a record too: with its traceback, and without stopping anybody else. Its checkpoint
-    stays.
+    stays, but for an error of the code: a run must not go on from the state of code that is mended.
     """
     record = Record(asdict(job.run), job.run.key, "failed", dict(job.tags))
     extra: dict[str, Any] | None = None
+    resumable = False
     try:
         extra = _run(job, store, record, device, workers, checkpoint_seconds, on_batch)
     except Exception as error:  # noqa: BLE001  # a method of the user's may raise anything
         check_interrupt()
         record.error = "".join(traceback.format_exception(error))
+        resumable = isinstance(error, OUTSIDE)
     record.provenance = {**provenance(), **record.provenance}
     store.put(record, extra)
-    if record.status == "done":
+    if not resumable:
         store.drop_checkpoint(record.key)
     return record
 
@@ -189,6 +192,7 @@ def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], R
         ]
         adapter.load_state_dict(saved["adapter"])
         return [Outcome(**values) for values in columns], saved["nrs"]
-    except (StateError, RuntimeError, KeyError, EOFError, ValueError, TypeError, UnpicklingError):
+    except Exception:  # noqa: BLE001  # damage has many faces
+        check_interrupt()
         adapter.reset()
         return [], {}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..method import AUTO
 from ..parts.classifier import Classifier
+from ..parts.losses import log_softmax
 from ..parts.optim import OptimizerName
 from ..parts.output import USES_FEATURES
 from ..parts.replaced import measured, replaced_statistics
@@ -83,7 +84,7 @@ class MEMO(Augmented):
         shown = x.repeat_interleave(self.views, 0)
         with self._mixed(model.net):
             logits = model(self.augmented(model, shown))
-        log_p = logits.log_softmax(1).unflatten(0, (len(x), self.views))
+        log_p = log_softmax(logits).unflatten(0, (len(x), self.views))
         log_mean: Tensor = log_p.logsumexp(1) - math.log(self.views)  # log of the mean over views
         self.update(-(log_mean.exp() * log_mean).sum(1))
         return log_mean
@@ -94,10 +95,7 @@ class MEMO(Augmented):
         share = 0.0 if strength is None else 1 / (strength + 1)
 
         def mix(name: str, x: Tensor, source: Pair) -> Pair:
-            mean, var = (
-                old.lerp(new.to(old.dtype), share)
-                for old, new in zip(source, measured(x), strict=True)
-            )
+            mean, var = (s.to(b).lerp(b, share) for s, b in zip(source, measured(x), strict=True))
             return mean, var
 
         return replaced_statistics(net, mix if share else lambda name, x, source: source)

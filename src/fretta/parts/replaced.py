@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -90,8 +90,7 @@ def fixed_statistics(module: nn.Module, statistics: Mapping[str, list[Tensor]]) 
     """While active, batch norms normalize by these means and variances, by name."""
 
     def before(name: str, layer: Any, own: Pair, inputs: tuple[Any, ...]) -> None:
-        mean, var = statistics[name]
-        _put(layer, (mean, var), own)
+        _put(layer, statistics[name], own)
 
     return _in_eval_mode(module, before)
 
@@ -120,7 +119,7 @@ def per_channel(values: Tensor, x: Tensor) -> Tensor:
     return values.view(1, -1, *[1] * (x.dim() - 2))
 
 
-def _put(layer: Any, statistics: Pair, own: Pair) -> None:
+def _put(layer: Any, statistics: Iterable[Tensor], own: Pair) -> None:
     """Into the buffers of a layer, in the precision of its own."""
     mean, var = (new.to(old) for new, old in zip(statistics, own, strict=True))
     layer.running_mean, layer.running_var = mean, var

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import StateError
+from .losses import wide
 from .norm import before_forward
 
 Memory = dict[str, Tensor]  # (c,) per channel of all layers, (C, c) per class, (L, 2) per layer
@@ -32,8 +33,7 @@ def image_moments(x: Tensor, n: int) -> Pair | None:
 
     Its rows may be tokens, those of an image one after the other (LeViT). None: they are neither.
     """
-    x = x.detach()
-    x = x if x.dtype == torch.float64 else x.float()
+    x = wide(x.detach())
     axes = list(range(2, x.dim()))
     if len(x) != n:
         if len(x) % n:

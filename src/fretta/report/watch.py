@@ -44,8 +44,10 @@ class Watched:
             folder = path.parent.name
             if folder in ("records", "analyses", "checkpoints") and not path.name.startswith("."):
                 try:
-                    # checkpoints are rewritten all the time: only that they are there matters
-                    stamp = 0 if folder == "checkpoints" else path.stat().st_mtime_ns
+                    stamp = path.stat().st_mtime_ns
+                    if folder == "checkpoints":  # rewritten all the time: only if in flight
+                        ended = self.store.local / "records" / f"{path.stem}.json"
+                        stamp = int(not ended.exists() or ended.stat().st_mtime_ns < stamp)
                 except OSError:  # gone meanwhile
                     continue
                 found.append((folder, path.name, stamp))
@@ -53,12 +55,14 @@ class Watched:
 
     def status(self) -> dict[str, Any]:
         files = self._files()
-        ended = {name for folder, name, _ in files if folder == "records"}
-        saved = [name.removesuffix(".pt") for folder, name, _ in files if folder == "checkpoints"]
         return {
             "version": hashlib.sha256(repr(files).encode("utf-8", "replace")).hexdigest()[:16],
             "records": sum(folder == "records" for folder, *_ in files),
-            "running": [key for key in saved if f"{key}.json" not in ended],
+            "running": [
+                name.removesuffix(".pt")
+                for folder, name, newest in files
+                if folder == "checkpoints" and newest
+            ],
             "store": self.store.where,
         }
 
