@@ -31,9 +31,6 @@ case $what in guard | all)
     python "$here/guard.py" --healthy --cifar-images 256 --out "$out/guard-healthy.json"
     env -u FRETTA_DATA python "$here/guard.py" --healthy --methods tent,eata,g-fret,auto \
         --out "$out/guard-healthy-digits.json"
-    python "$here/guard.py" --decay tsd --cifar-images 1000 --out "$out/guard-decay-tsd.json"
-    python "$here/guard.py" --decay tsd --cifar-images 512 --first-seed 7 --out "$out/guard-decay-tsd-fresh.json"
-    python "$here/guard.py" --decay tent --cifar-images 10000 --out "$out/guard-decay-tent.json"
     ;;
 esac
 case $what in estimate | all)

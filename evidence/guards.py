@@ -1,13 +1,13 @@
-"""Tables of docs/guard.md, from what benchmarks/guard.py and benchmarks/streams.py wrote."""
+"""Tables of docs/guard.md, from the suites, benchmarks/guard.py and benchmarks/streams.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .committed import Evidence, mean
+from .committed import Evidence, by_seed
 from .prose import paragraph
 from .streams import Scores
-from .tables import DASH, markdown
+from .tables import DASH, markdown, percent, points
 
 PARTS = ("stream", "end")
 
@@ -84,41 +84,25 @@ def _acted(rows: list[dict[str, Any]]) -> str:
     return "/".join(str(sum(r[k] for r in rows)) for k in ("acted", "batches"))
 
 
-DECAYING = {  # records of streams on which learning decays
-    "TSD": "guard-decay-tsd",
-    "TSD, another seed": "guard-decay-tsd-fresh",
-    "Tent, 10,000 images": "guard-decay-tent",
-}
-
-
-def unguarded_text(evidence: Evidence) -> str:
-    """The same streams without a guard, from the suites."""
-    words = []
-    for suite, method in (("cifar10c-shared", "tsd"), ("cifar10c-shared-full", "tent")):
-        mine, bn = (100 * mean(evidence.accuracy(suite, m)) for m in (method, "bn"))
-        words.append(f"`{method}` has {mine:.1f} % where `bn` has {bn:.1f} % (suite `{suite}`)")
-    return paragraph(
-        f"Without a guard {' and '.join(words)}: see [evidence.md](evidence.md#cifar-10-c)."
-    )
+GUARDED = "cifar10c-shared-guarded"
+UNGUARDED = {"2,000 images": "cifar10c-shared", "all images": "cifar10c-shared-full"}  # by case
 
 
 def decay_table(evidence: Evidence) -> str:
-    """With the guard against test BN, as far as the runs went."""
-    runs = [evidence.benchmark(name)["decay"] for name in DECAYING.values()]
+    """The same streams and seeds with and without the guard, beside batch statistics alone."""
     rows = []
-    for name in [row["corruption"] for row in max(runs, key=len)]:
-        found = [next((row for row in run if row["corruption"] == name), None) for run in runs]
-        rows.append([name, *(_against(None if row is None else [row]) for row in found)])
-    rows.append(["mean of these", *map(_against, runs)])
-    rows.append(["batches acted on", *map(_acted, runs)])
-    return markdown(["corruption", *(f"{title}: bn, guarded" for title in DECAYING)], rows)
-
-
-def _against(rows: list[dict[str, Any]] | None) -> str:
-    if not rows:
-        return ""
-    bn, guarded = (sum(row[k] for row in rows) / len(rows) for k in ("bn", "rollback"))
-    return f"{bn:.1f}, {guarded:.1f} ({guarded - bn:+.1f})"
+    for case, suite in UNGUARDED.items():
+        bn = evidence.accuracy(suite, "bn")
+        for method in evidence.labels(GUARDED, case):
+            with_, without = (
+                evidence.accuracy(GUARDED, method, case),
+                evidence.accuracy(suite, method),
+            )
+            same, base = (of[of.index.isin(with_.index)] for of in (without, bn))
+            rows.append([case, method, percent(base), percent(same), percent(with_)])
+            rows[-1] += [points(with_, same), points(with_, base), str(len(by_seed(with_)))]
+    head = ["per corruption", "method", "bn", "without a guard", "with the guard"]
+    return markdown([*head, "minus without", "minus bn", "seeds"], rows)
 
 
 def cost_table(evidence: Evidence) -> str:

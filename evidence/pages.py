@@ -183,19 +183,6 @@ def nrs_table(evidence: Evidence) -> str:
     return markdown(["benchmark", "method", "NRS", "minus source", "accuracy %"], rows)
 
 
-def guarded_table(evidence: Evidence) -> str:
-    """The same stream and seed with and without the guard."""
-    rows = []
-    for label in evidence.labels("cifar10c-shared-guarded"):
-        with_, without = (
-            evidence.accuracy(suite, label)
-            for suite in ("cifar10c-shared-guarded", "cifar10c-shared")
-        )
-        same = without[without.index.isin(with_.index)]
-        rows.append([label, percent(same), percent(with_), points(with_, same)])
-    return markdown(["method", "without", "guard = rollback", "difference"], rows)
-
-
 def estimate_table(evidence: Evidence) -> str:
     """`fretta compare` where the truth was never looked at before."""
     rows = []
