@@ -29,9 +29,6 @@ from fretta._util import end_with_parent
 from fretta.errors import FrettaWarning
 from fretta.methods import REGISTRY
 
-# A step costs more than twenty of Tent's: on one small stream, unless asked for by name.
-ONLY = {"tea": ("digits-64",)}
-
 
 def work(runs: list[Wanted], settings: Settings) -> None:
     """All runs that nobody else does."""
@@ -50,8 +47,7 @@ def wanted_runs(streams: list[str], methods: list[str] | None, seeds: list[int])
     for seed in seeds:
         for name in streams:
             for method in methods or REGISTRY:
-                allowed = methods is not None or name in ONLY.get(method, (name,))
-                if allowed and seed in PLANS[name].seeds:
+                if seed in PLANS[name].seeds:
                     found.append(Wanted(name, method, seed))
     return sorted(found, key=lambda wanted: wanted.stream == "cifar-long")
 
@@ -68,7 +64,7 @@ def show(check: bool, records: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--streams", default=",".join(PLANS), help="default: %(default)s")
-    parser.add_argument("--methods", help="default: every method; tea on digits only")
+    parser.add_argument("--methods", help="default: every method")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--threads", type=int, default=1, help="of torch, for each process")
