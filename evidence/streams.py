@@ -386,7 +386,8 @@ def recipes_table(evidence: Evidence) -> str:
 
 def provenance_text(evidence: Evidence) -> str:
     """Where the records come from."""
-    records = [r for r in evidence.lines("streams") if r["accuracy"] is not None]
+    scores = Scores(evidence.lines("streams"))
+    records = [run for found in scores.runs.values() for run in found.values()]
     taken = sum(r["origin"] != "run" for r in records)
     hours = sum(r["cpu_seconds"] or 0 for r in records) / 3600
     commits = sorted({str(r["commit"])[:7] for r in records if r["origin"] == "run"})

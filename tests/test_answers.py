@@ -254,3 +254,19 @@ def test_adapt_asks_and_takes_answers(ones: tuple[Path, dict[str, int]], tmp_pat
     line[-1] = str(tmp_path)
     done = CliRunner().invoke(app, [*line, "--answers", str(file)])
     assert isinstance(done.exception, StoreError)
+
+
+def test_an_image_that_was_shown_twice_is_asked_for_once(tmp_path: Path) -> None:
+    """Its first turn counts; a class of -1 is no prediction."""
+    source, adapted = np.array([0, 0, 1, 0]), np.array([1, 0, -1, 0])
+    found = Predicted(["a", "b", "c", "a"], source, {"bn": adapted}, ["cat", "dog"])
+    assert (found.paths, found.adapted["bn"].tolist()) == (["a", "b", "c"], [1, 0, -1])
+    assert found.disagreement() == pytest.approx(2 / 3)
+    file = tmp_path / "a.csv"
+    write_questions(file, found, "bn", questions(found.source, [found.adapted["bn"]], 2))
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = {row["path"]: row["adapted"] for row in csv.DictReader(stream)}
+    assert rows == {"a": "dog", "c": ""}
+    filled(file, {"a": "dog", "c": "dog"})
+    result = read_answers(file, found)["bn"]
+    assert (result.gained, result.lost) == (1, 1)

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
+import nets
 from fretta.data import open_dataset
+from fretta.data.domainsets import PACS_CLASSES
 from fretta.errors import ConfigError, DataError, FrettaWarning, NeedError, WeightsError
 from fretta.experiment.case import Case, open_case
 from fretta.experiment.loop import Item, share_frozen, stream_through
@@ -146,3 +149,32 @@ def test_several_adapters_on_the_same_batches(case: Case) -> None:
     tent = case.adapter("tent")
     tent(item.x)
     assert share_frozen(tent, shared) > share_frozen(tent, shared) == 0
+
+
+def test_weights_that_a_function_makes_are_part_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other weights from the same function are another run."""
+
+    def hashed(seed: int) -> str:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            net = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+        monkeypatch.setattr(nets, "made", lambda: net, raising=False)
+        return open_case(
+            "nets:made", size=32, mean=[0.5] * 3, std=[0.5] * 3, device="cpu"
+        ).weights_hash
+
+    assert hashed(0) == hashed(0) != hashed(1)
+
+
+@pytest.mark.filterwarnings("ignore:PACS in")
+def test_source_images_are_below_the_root_when_the_data_is_a_folder(tmp_path: Path) -> None:
+    places = ["images/3", *(f"root/PACS/photo/{name}" for name in PACS_CLASSES)]
+    for place in places:
+        (tmp_path / place).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / place / "a.png")
+    data, root = (str(tmp_path / name) for name in ("images", "root"))
+    case = open_case("digits", data, source="pacs", root=root, device="cpu")
+    assert case.source_data.domains[0].name == "photo"
+    (job,) = jobs_on(case, {"eata": {}})
+    again = case_of(type(job).from_json(job.to_json()))
+    assert (again.data_hash, again.source_data.names) == (case.data_hash, ["photo"])

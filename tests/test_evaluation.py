@@ -55,6 +55,7 @@ def test_it_adapts_on_the_way() -> None:
         ([torch.zeros(2, 3, 8, 8)], "Tensor"),
         ([(torch.zeros(2, 3, 8, 8), torch.zeros(3, dtype=torch.long))], "2 images"),
         ([(torch.zeros(2, 3, 8, 8), torch.zeros(2))], "float32"),
+        ([(torch.zeros(2, 3, 8, 8), torch.zeros(2, dtype=torch.bool))], "bool"),
         ([(torch.zeros(2, 3, 8, 8), torch.tensor([0, 7]))], "0 to 7"),
     ],
 )
@@ -63,3 +64,22 @@ def test_loaders_that_cannot_be_used(loader: list[object], says: str) -> None:
         fretta.evaluate(fretta.adapt(Brightness(), "source"), loader)
     with pytest.raises(ConfigError, match=r"fretta\.adapt\(model, 'source'\)"):
         fretta.evaluate(Brightness(), loader)  # type: ignore[arg-type]
+
+
+def test_a_model_that_diverged_is_not_right_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argmax of NaN is class 0."""
+    adapter = fretta.adapt(Brightness(), "source")
+    logits = torch.tensor([[1.0, -1.0], [torch.nan, torch.nan], [torch.nan, 0.0]])
+    monkeypatch.setattr(adapter, "forward", lambda x: logits)
+    found = fretta.evaluate(adapter, [(torch.zeros(3, 3, 2, 2), torch.zeros(3).long())])
+    assert found.accuracy == pytest.approx(1 / 3)
+    assert [row["predicted"] for row in found.per_class] == [1, 0]
+    assert found.ece is None
+    assert "ECE –" in str(found)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.int32])
+def test_labels_of_any_whole_type(kind: torch.dtype) -> None:
+    x = torch.tensor([-1.0, 1.0])[:, None, None, None].expand(2, 3, 2, 2)
+    loader = [(x, torch.tensor([0, 1], dtype=kind))]
+    assert fretta.evaluate(fretta.adapt(Brightness(), "source"), loader).accuracy == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -49,13 +50,31 @@ def test_accuracy_and_calibration() -> None:
 
 
 def test_effective_classes_and_collapse() -> None:
-    assert effective_classes(np.array([3, 3, 3])) == pytest.approx(1)
-    assert effective_classes(np.array([0, 1, 2, 3])) == pytest.approx(4)
-    labels = np.arange(10).repeat(5)
-    assert collapsed(joined([outcome(label=labels, predicted=np.zeros(50, dtype=int))]))
-    assert not collapsed(joined([outcome(label=labels)]))
+    assert effective_classes(np.array([0, 0, 0, 3])) == pytest.approx(1)
+    assert effective_classes(np.array([1, 1, 1, 1])) == pytest.approx(4)
+    assert effective_classes(np.array([0, 0])) == 0
+    for classes in (2, 3, 10):
+        labels = np.arange(classes).repeat(5)
+        all_one = outcome(label=labels, predicted=np.zeros(len(labels), dtype=int))
+        assert overall([all_one], [{"accuracy": 0.1}])["collapsed"]
+        assert not overall([outcome(label=labels)], [{"accuracy": 1.0}])["collapsed"]
     # a stream of one class is not a collapse
-    assert not collapsed(joined([outcome(label=np.zeros(50, dtype=int))]))
+    assert not overall([outcome(label=np.zeros(50, dtype=int))], [{"accuracy": 1.0}])["collapsed"]
+    assert (collapsed(1.0, 2.0), collapsed(2.0, 2.0)) == (True, False)
+
+
+def test_what_is_no_prediction_is_never_right() -> None:
+    """-1: the model diverged. Nothing that is stored is NaN."""
+    nan = np.full(4, np.nan, dtype=np.float32)
+    lost = outcome(label=[0, 0, 0, 1], predicted=[-1] * 4, confidence=nan, nll=nan, entropy=nan)
+    rows = per_domain([lost], ["fog"])
+    found = overall([lost], rows)
+    assert (found["accuracy"], found["predicted_classes"], found["collapsed"]) == (0, 0, True)
+    assert (found["ece"], found["entropy"], found["nll"]) == (None, None, None)
+    kept = details([lost], ["fog"], ["a", "b"])
+    assert kept["domains"][0]["class_predicted"] == [0, 0]
+    assert kept["confusion"] == [[0, 0], [0, 0]]
+    json.dumps(kept, allow_nan=False)
 
 
 def test_rows_per_domain_in_order_of_appearance() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 
 # Parameters of mallopt, from malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -34,6 +35,13 @@ def keep_memory(on: bool = True) -> bool:
         return all(done)
     except (OSError, AttributeError):
         return False
+
+
+def release_memory() -> None:
+    """Hand what was freed so far back to the system, once; nothing where that is not possible."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _chosen_by_the_user() -> bool:

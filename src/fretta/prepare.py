@@ -64,6 +64,11 @@ def predicts(logits: Tensor) -> Tensor:
     return torch.isfinite(logits.logsumexp(1))
 
 
+def predicted_classes(logits: Tensor) -> Tensor:
+    """(N,) the most likely class; -1 where a row is no prediction: what diverged is never right."""
+    return logits.argmax(1).where(predicts(logits), -1)
+
+
 def check_overflow(source: Tensor, x: Tensor) -> None:
     """What even the source model overflows on is no image: the batch is at fault."""
     bad = (~predicts(source)).nonzero().flatten().tolist()

@@ -19,6 +19,7 @@ from fretta.experiment.analysis.mechanism import Losses
 from fretta.experiment.analysis.redundancy import _clustered, means, shifted_data
 from fretta.experiment.analysis.tsne import embed, rotated, separation
 from fretta.experiment.case import open_data
+from fretta.report.figures.analyses import severity_by_method
 
 SMALL = Setting(limit=40, batch_size=16, methods=("source", "bn", "s-fret"))
 FOG = {"name": "digits", "corruption": "fog", "severity": 3}
@@ -203,3 +204,18 @@ def test_redundancy_grows_with_noise_on_real_images(shared: Path) -> None:
         assert scores == sorted(scores)
     assert all(b["nrs"] < s["nrs"] for s, b in zip(rows["source"], rows["bn"], strict=True))
     assert rows["bn"][-1]["accuracy"] > rows["source"][-1]["accuracy"] + 0.05
+
+
+def test_accuracy_is_there_where_redundancy_is_not() -> None:
+    """A method that diverged, or mixed corruptions: NRS is missing, accuracy counts."""
+    points = [
+        {"method": "bn", "severity": 5.0, "corruption": "fog", "nrs": 0.2, "accuracy": 0.9},
+        {"method": "bn", "severity": 5.0, "corruption": "snow", "nrs": None, "accuracy": 0.1},
+        {"method": "bn", "severity": 4.0, "corruption": "snow", "nrs": None, "accuracy": 0.3},
+    ]
+    content = {"methods": ["bn"], "points": points, "corruptions": ["fog", "snow"]}
+    low, high = means(content)["bn"]
+    assert (low["nrs"], low["accuracy"]) == (None, pytest.approx(0.3))
+    assert (high["nrs"], high["accuracy"]) == (pytest.approx(0.2), pytest.approx(0.5))
+    drawn = severity_by_method(content)
+    assert drawn.loc[("bn", 5.0), "accuracy"] == pytest.approx(0.5)

@@ -46,11 +46,31 @@ def test_every_file_has_its_row(options: Make, tmp_path: Path, images: Path) -> 
         assert row["label5"] == row["confidence5"] == ""
     assert [row["note"] for row in rows] == [""] * 43 + ["first of 2 frames"]
     compared = [row["source_label"] != "" for row in rows]
-    assert sum(compared) == result.counts.compared == 6  # one in eight of every batch
+    assert sum(compared) == result.counts.compared == 6  # one in eight
     lines = (tmp_path / "out" / "health.jsonl").read_text().splitlines()
     health = [json.loads(line) for line in lines]
     assert [h["batch"] for h in health] == list(range(6))
     assert sum(h["samples"] for h in health) == 44
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_source_model_sees_one_image_in_eight_of_small_batches_too(
+    options: Make, tmp_path: Path, batch_size: int
+) -> None:
+    result = adapt_images(options(batch_size=batch_size, method="source", hyperparameters={}))
+    seen = [i for i, row in enumerate(table(tmp_path / "out")) if row["source_label"]]
+    assert len(seen) == result.counts.compared == 6  # of 44
+
+
+def test_a_model_that_diverges_predicts_nothing(options: Make, tmp_path: Path) -> None:
+    """Its argmax would be the first class, with confidence NaN."""
+    result = adapt_images(options(method="tsd", hyperparameters={"lr": 1e25}, guard="none"))
+    rows = table(tmp_path / "out")
+    lost = [row for row in rows if "not finite" in row["note"]]
+    assert len(rows) == 44
+    assert len(lost) >= 8
+    assert all(row["label"] == row["class"] == row["confidence"] == "" for row in lost)
+    assert sum(result.counts.predicted) == 44 - len(lost)
 
 
 def test_the_weights_load_without_fretta(options: Make, tmp_path: Path, images: Path) -> None:

@@ -12,12 +12,18 @@ from typing import Any
 
 import pytest
 from executor_parts import ONE, all_numbers, small_jobs, without_weights
+from torch import nn
 
+import nets
 from fretta.errors import ConfigError, StoreError
+from fretta.experiment.case import open_case
 from fretta.experiment.execute import Done, run_jobs
 from fretta.experiment.records import Job, Record
 from fretta.experiment.results import select
 from fretta.experiment.store import Store, _Remote, open_files
+from fretta.experiment.suite import jobs_on
+from fretta.experiment.tune import Rule
+from fretta.experiment.tune.rules import score
 
 ROW = {"images": 10000, "accuracy": 0.7213, "ece": 0.1210031, "collapsed": False, "pass_rate": None}
 
@@ -266,6 +272,60 @@ def test_a_run_that_two_suites_share_belongs_to_both(
     assert again is not None
     assert again.tags == record.tags
     assert store.details(job.run.key) is not None
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_repetition_that_fails_is_told_and_replaces_nothing(
+    parallel: int, tmp_path: Path
+) -> None:
+    store, jobs = Store(tmp_path), small_jobs("source", "bn", limit=32)
+    assert not run_jobs(jobs, store, options=ONE).failed
+    before = all_numbers(store)
+    broken = [without_weights(job) for job in jobs]
+    done = run_jobs(broken, store, parallel=parallel, force=True, options=ONE)
+    assert [r.status for r in done.records] == ["failed", "failed"]
+    assert "gone.safetensors" in done.failed[0].error
+    assert all_numbers(store) == before
+
+
+@pytest.mark.filterwarnings("ignore::fretta.errors.FrettaWarning")
+def test_a_model_that_diverges_is_a_result(tmp_path: Path) -> None:
+    """A rate beyond any reason: features and logits are NaN, and all of it can be stored."""
+    (job,) = small_jobs("tsd")
+    run = replace(job.run, hyperparameters={"lr": 1e25})
+    store = Store(tmp_path)
+    (record,) = run_jobs([replace(job, run=run)], store, options=ONE).records
+    assert record.status == "done", record.error
+    assert record.overall["entropy"] is None
+    assert record.rows[-1]["accuracy"] == 0
+    assert record.rows[-1]["nrs_after"] is None
+    assert score(Rule.ORACLE, [record]) is None  # never chosen
+    assert store.pack() == 1
+
+
+def test_a_model_with_another_number_of_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody stated it: the first batch tells."""
+    net = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+    monkeypatch.setattr(nets, "two", lambda: net, raising=False)
+    case = open_case("nets:two", "digits", size=32, mean=[0.5] * 3, std=[0.5] * 3, device="cpu")
+    (failed,) = run_jobs(
+        jobs_on(case, {"source": {}}, limit=8), Store(tmp_path), options=ONE
+    ).failed
+    assert "the model returns 2 logits and digits has 10 classes" in failed.error
+
+
+def test_what_others_write_during_a_pack_stays(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, first, second = Store(tmp_path), synthetic(job), synthetic(job)
+    first.key, second.key = "1" * 20, "2" * 20
+    store.put(first)
+
+    monkeypatch.setattr(Store, "details", lambda *_: Store(tmp_path).put(second))
+    assert store.pack() == 1
+    assert {r.key for r in Store(tmp_path).records()} == {first.key, second.key}
 
 
 def test_a_packed_store_says_the_same(job: Job, tmp_path: Path) -> None:

@@ -289,6 +289,12 @@ def test_commands_of_other_runs() -> None:
     assert "fretta evaluate --model digits --data digits --method tent --set lr=0.01" in single
     trial = command(record("tent lr=1", 0, suite="digits/tune", tuning="oracle"))
     assert trial == "fretta tune digits --method tent --rule oracle --store again"
+    tried = record("g-fret", 0, suite="digits/tune", tuning="oracle", hyperparameters={"lr": 0.1})
+    assert "--rule oracle --grid lr=0.1" in command(tried)
+    data = {"name": "digits", "corruption": ["fog", "snow"], "severity": 3}
+    point = record("g-fret", 0, suite="sensitivity-digits", hyperparameters={"lam": 0.1}, data=data)
+    assert "fretta evaluate --model digits" in command(point)
+    assert "--corruption fog --corruption snow --severity 3" in command(point)
     assert "--method=-x" in command(record("-x", 0, suite="mine", method="tent"))
 
 

@@ -428,6 +428,9 @@ def test_headline_of_one_seed_or_of_one_method() -> None:
         return headline(setups_of(made)[0]).verdict
 
     assert (verdict(100), verdict(10_000)) == ("noise", "helps")
+    apart = [record("source", 0, accuracy={"fog": 0.4}), record("tent", 1, accuracy={"fog": 0.9})]
+    line = headline(setups_of(apart)[0])  # no common seed: nothing was tested
+    assert (line.verdict, "noise" in line.sentence + line.detail) == ("untested", False)
     assert "no run of source" in headline(setups_of(two("tent", 0.5))[0]).sentence
     assert "no run of other methods" in headline(setups_of(two("source", 0.5))[0]).sentence
     assert headline(setups_of([record("tent", 0, error="x")])[0]).verdict == "failed"

@@ -18,6 +18,7 @@ import pytest
 from synthetic import fill, record
 
 from fretta.errors import ConfigError, StoreError
+from fretta.experiment.store import Store
 from fretta.report import watch
 from fretta.report.watch import HOST, Watched, serve
 
@@ -171,3 +172,15 @@ def test_ctrl_c_ends_it(folder: Path) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_packed_store_is_seen_and_its_changes_too(folder: Path) -> None:
+    watched = Watched(fill(folder, []))
+    assert Store(folder).pack() == 1
+    before = watched.status()
+    assert before["records"] == 1
+    fill(folder, [record("bn", 0, accuracy={"fog": 0.4})])
+    assert Store(folder).pack() == 2
+    after = watched.status()
+    assert after["records"] == 2
+    assert after["version"] != before["version"]

@@ -60,7 +60,7 @@ def redundancy(
     found = means(content)
     levels = [row["severity"] for row in found[content["methods"][0]]]
     columns = ["", "method", *("clean" if s == 0 else f"severity {s:g}" for s in levels)]
-    rows = [["NRS", m, *(f"{r['nrs']:.4f}" for r in found[m])] for m in found]
+    rows = [["NRS", m, *(_mean([r["nrs"]]) for r in found[m])] for m in found]
     rows += [["accuracy %", m, *(f"{100 * r['accuracy']:.2f}" for r in found[m])] for m in found]
     print_table(columns, rows)
     _save(content, run)
@@ -206,6 +206,7 @@ def _setting(
         methods=methods.method,
         hyperparameters=opt.hyperparameters(methods.set_),
         root=case.root,
+        folder=case.folder,
         source=case.source,
         order=stream.order,
         batch_size=stream.batch_size,

@@ -37,10 +37,17 @@ class Predicted:
     names: list[str]  # of the classes
 
     def __post_init__(self) -> None:
-        """Classes of the same name count as the first of them."""
-        first = np.array(_first(self.names), dtype=np.int64)
-        self.source = first[self.source]
-        self.adapted = {name: first[classes] for name, classes in self.adapted.items()}
+        """Classes of the same name count as the first of them, -1 (no prediction) stays; of an
+        image that was shown several times its first turn counts."""
+        first = np.array([*_first(self.names), -1], dtype=np.int64)
+        rows = sorted({path: i for i, path in reversed([*enumerate(self.paths)])}.values())
+        self.paths = [self.paths[i] for i in rows]
+        self.source = first[self.source[rows]]
+        self.adapted = {name: first[classes[rows]] for name, classes in self.adapted.items()}
+
+    def cell(self, number: np.int64) -> str:
+        """A class as the files write it; empty where there is no prediction."""
+        return label_cell(self.names[number]) if number >= 0 else ""
 
     def disagreement(self) -> float:
         """Share of images on which some method differs from the source model."""
@@ -85,9 +92,7 @@ def check_answers(file: Path, names: Sequence[str]) -> None:
 
 def _row(found: Predicted, question: Question, method: str) -> list[str]:
     i = question.image
-    before, after = (
-        label_cell(found.names[int(c[i])]) for c in (found.source, found.adapted[method])
-    )
+    before, after = (found.cell(classes[i]) for classes in (found.source, found.adapted[method]))
     numbers = [str(question.stratum), f"{question.weight:.10g}"]
     return [path_cell(found.paths[i]), "", before, after, method, *numbers]
 
@@ -192,7 +197,7 @@ def _check_same(found: Predicted, image: int, row: Mapping[str, str], place: str
     if row["method"] in found.adapted:
         pairs.append(("adapted", found.adapted[row["method"]]))
     for column, classes in pairs:
-        now = label_cell(found.names[int(classes[image])])
+        now = found.cell(classes[image])
         if row[column] != now:
             raise ConfigError(
                 f"{place}: {row['path']!r} was {row[column]!r} by the {column} model and is now"
@@ -223,7 +228,7 @@ def read_predictions(out: Path, names: list[str], method: str) -> Predicted:
             if row["source_label"]:
                 paths.append(row["path"])
                 before.append(numbers[row["source_label"]])
-                after.append(int(row["class"]))
+                after.append(int(row["class"] or -1))
     source, adapted = np.array([before, after], dtype=np.int64)
     return Predicted(paths, source, {method: adapted}, names)
 

@@ -240,26 +240,28 @@ def label_cell(name: str) -> str:
 
 def prediction_rows(
     batch: FileBatch,
-    classes: list[list[int]],
-    confidences: list[list[float]],
+    ranked: list[tuple[list[int], list[float]]],
     source: list[int],
     labels: list[str],
 ) -> bytes:
-    """A row for every file, in order; those that could not be read say why.
+    """A row for every file, in order; those without a prediction say why.
 
-    classes, confidences   the most likely classes of each readable image, best first
-    source                 the class the source model predicts, -1 where it did not see the image
+    ranked   the most likely classes of each readable image, best first, and their confidences;
+             empty where the model diverged
+    source   the class the source model predicts, -1 where it did not see the image
     """
     rows = {position: [""] * (len(COLUMNS) - 2) for position in batch.unreadable}
-    for i, position in enumerate(batch.kept):
-        ranked = [
+    notes = batch.notes | {i: f"unreadable: {why}" for i, why in batch.unreadable.items()}
+    for position, (classes, confidences), seen in zip(batch.kept, ranked, source, strict=True):
+        cells = [
             cell
-            for number, p in zip(classes[i], confidences[i], strict=True)
+            for number, p in zip(classes, confidences, strict=True)
             for cell in (label_cell(labels[number]), f"{p:.6f}")
         ]
-        ranked += [""] * (2 * TOP - len(ranked))
-        before = label_cell(labels[source[i]]) if source[i] >= 0 else ""
-        rows[position] = [ranked[0], str(classes[i][0]), *ranked[1:], before]
-    notes = batch.notes | {i: f"unreadable: {why}" for i, why in batch.unreadable.items()}
+        cells += [""] * (2 * TOP - len(cells))
+        before = label_cell(labels[seen]) if seen >= 0 else ""
+        rows[position] = [cells[0], str(classes[0]) if classes else "", *cells[1:], before]
+        if not classes:
+            notes[position] = "no prediction: the adapted model's logits are not finite"
     names = batch.names
     return csv_rows([[path_cell(names[i]), *rows[i], notes.get(i, "")] for i in sorted(rows)])

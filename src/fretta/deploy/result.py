@@ -75,8 +75,8 @@ class Counts:
     ) -> None:
         """One batch. Of each readable image: predicted class, the source model's, and the label.
 
-        -1: the source model did not see the image, or it has no label. The names of the last `keep`
-        images are kept.
+        -1: the model diverged, the source model did not see the image, or it has no label. The
+        names of the last `keep` images are kept.
         """
         self.add_names(batch.names)
         self.unreadable += len(batch.unreadable)
@@ -87,11 +87,13 @@ class Counts:
         names = [batch.names[i] for i in batch.kept]
         # keep the latest names, and some of all: those whose hash is lowest
         rows = zip(names, predicted, labels, strict=True)
-        ranked = [[_rank(n, row[0]), *row] for n, row in enumerate(rows, self.images)]
+        ranked = [
+            [_rank(n, row[0]), *row] for n, row in enumerate(rows, self.images) if row[1] >= 0
+        ]
         self.spread = heapq.nsmallest(SPREAD, [*self.spread, *ranked])
         self.recent = [*self.recent, *names][-keep:]
         p, s, y = np.array([predicted, source, labels], dtype=np.int64)
-        self.predicted = _add(self.predicted, p)
+        self.predicted = _add(self.predicted, p[p >= 0])
         self.source_predicted = _add(self.source_predicted, s[s >= 0])
         self.changed += int(((s >= 0) & (p != s)).sum())
         p, s, y = (values[y >= 0] for values in (p, s, y))

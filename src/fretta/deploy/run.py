@@ -18,6 +18,7 @@ from ..estimate import Estimate, Estimator
 from ..estimate.shares import measure_source
 from ..estimate.verdict import HELPS
 from ..guard import Health
+from ..prepare import predicted_classes
 from . import output
 from .label_me import ask, read_predictions, set_aside, write_questions
 from .options import AdaptOptions
@@ -161,16 +162,20 @@ class Run:
         folders = [os.path.dirname(batch.names[i]) for i in batch.kept]
         labels = [self.setup.folder_classes.get(folder, -1) for folder in folders]
         classes: list[list[int]] = []
+        predicted: list[int] = []
         confidences: list[list[float]] = []
         source = [-1] * len(labels)
         if batch.kept:
             x = self.setup.to_input(batch.pixels)
             logits = self.adapter(x).float().cpu()
             every = 1 if self.options.compare_source or self.setup.folder_classes else SAMPLE
-            with self.progress.timing_forward(len(x[::every])):
-                source_logits = self.adapter.source_logits(x[::every]).float().cpu()
-            self.estimator.update(source_logits, logits[::every])
-            source[::every] = source_logits.argmax(1).tolist()
+            first = -(self.counts.files - self.counts.unreadable) % every  # along the whole run
+            if len(sampled := x[first::every]):
+                with self.progress.timing_forward(len(sampled)):
+                    source_logits = self.adapter.source_logits(sampled).float().cpu()
+                self.estimator.update(source_logits, logits[first::every])
+                source[first::every] = predicted_classes(source_logits).tolist()
+            predicted = predicted_classes(logits).tolist()
             # a stable sort: equal values keep the order of the classes
             best = logits.softmax(1).sort(dim=1, descending=True, stable=True)
             classes, confidences = (
@@ -178,8 +183,11 @@ class Run:
                 best.values[:, : output.TOP].tolist(),
             )
         names = self.setup.case.labels.names
-        self.predictions.append(output.prediction_rows(batch, classes, confidences, source, names))
-        predicted = [ranked[0] for ranked in classes]
+        ranked = [
+            (row, shares) if number >= 0 else ([], [])
+            for number, row, shares in zip(predicted, classes, confidences, strict=True)
+        ]
+        self.predictions.append(output.prediction_rows(batch, ranked, source, names))
         self.counts.add(batch, predicted, source, labels, self.options.statistics)
         self.between_batches = True
         self.progress.advance(len(batch.names))

@@ -24,6 +24,7 @@ from ..errors import ConfigError, DataError
 from ..experiment.loop import Item, Step, stream_through
 from ..method import Method, Need
 from ..methods import Source
+from ..prepare import predicted_classes
 from . import Estimate, Estimator, Measured, SourceFacts, combine
 from .answers import Answered
 from .verdict import UNCHANGED, points, reason, verdict
@@ -165,8 +166,8 @@ class _Result:
         )
         self.seconds.append(adapted.seconds)
         classes = adapted.logits.shape[1]
-        before, after = source.logits.argmax(1), adapted.logits.argmax(1)
-        self.predicted = self.predicted + after.bincount(minlength=classes)
+        before, after = (predicted_classes(step.logits) for step in (source, adapted))
+        self.predicted = self.predicted + after[after >= 0].bincount(minlength=classes)
         self.classes.append(after.numpy())
         y = torch.full_like(after, -1) if item.y is None else item.y
         if len(y) != len(after):
@@ -174,9 +175,10 @@ class _Result:
         if int(y.max()) >= classes:
             raise ConfigError(f"label {int(y.max())}, but the model has {classes} classes")
         self.labeled = self.labeled + y[y >= 0].bincount(minlength=classes)
-        self.right = self.right + y[after == y].bincount(minlength=classes)
-        self.gained += int(((after == y) & (before != y)).sum())
-        self.lost += int(((after != y) & (before == y)).sum())
+        right, was_right = (((of == y) & (y >= 0)) for of in (after, before))
+        self.right = self.right + y[right].bincount(minlength=classes)
+        self.gained += int((right & ~was_right).sum())
+        self.lost += int((was_right & ~right).sum())
 
     def row(self, label: str, adapter: Adapter, level: float) -> Compared:
         images, right = int(self.labeled.sum()), int(self.right.sum())

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, InputError, StateError
+from ..experiment.metrics import collapsed, effective_classes
 from ..prepare import predicts
 from .shares import Dominant, SourceFacts, dominant_class
-from .sums import HEAD, Array, accuracies, batch_sums, change_variance, effective_classes
+from .sums import HEAD, Array, accuracies, batch_sums, change_variance
 
 STATE_FORMAT = 1
 BLOCKS = 32  # of consecutive batches; when they are full, neighbors are merged
@@ -23,7 +24,6 @@ BLOCKS = 32  # of consecutive batches; when they are full, neighbors are merged
 # 0.05 with which 90 % intervals hold in 90 % of the runs of every CIFAR-10 condition of
 # benchmarks/estimate.py. docs/estimate.md has the coverage elsewhere.
 MODEL_ERROR = 0.2
-COLLAPSED = 0.3  # effectively predicted classes beyond the first, against the source model's
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,15 @@ class Estimator:
         n, d = int(total[0]), float(total[1] / total[0])
         confidence, confidence_a, by_source, by_adapted = np.split(total[HEAD:], 4)
         before, after = effective_classes(by_source), effective_classes(by_adapted)
-        collapsed = after - 1 < COLLAPSED * (before - 1)
+        lost = collapsed(after, before)
         counts = by_adapted if predicted is None else np.asarray(predicted, dtype=np.float64)
         surer = bool(confidence_a.sum() > confidence.sum())
         known, uneven = self._known_shares(by_source, confidence), None
         guesses: list[Array | None] = [known]
-        if known is None and d > 0 and not collapsed:
+        if known is None and d > 0 and not lost:
             uneven = dominant_class(by_source, counts, surer)
             guesses.append(_shares(by_adapted))
-        if uneven is not None or (known is None and not (collapsed or surer)):
+        if uneven is not None or (known is None and not (lost or surer)):
             guesses.append(self._source_shares(by_source))
         pairs = [[float(a[0]) for a in accuracies(total[None], guess)] for guess in guesses]
         changes = [max(-d, min(d, adapted - source)) for source, adapted in pairs]
@@ -156,7 +156,7 @@ class Estimator:
             *(pairs[0][0], pairs[0][1], changes[0], low, high, n, _helps(low, high)),
             level=self.level,
             disagreement=d,
-            collapsed=collapsed,
+            collapsed=lost,
             uneven=uneven,
             balanced=known is None,
         )
@@ -242,6 +242,7 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         **means,  # type: ignore[arg-type]
         samples=samples,
         helps=_helps(means["low"], means["high"]),
+        balanced=any(e.balanced for e in estimates),
         collapsed=2 * sum(e.samples for e in estimates if e.collapsed) > samples,
         uneven=max((e.uneven for e in estimates if e.uneven), key=lambda u: u.share, default=None),
     )

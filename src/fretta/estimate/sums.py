@@ -102,9 +102,3 @@ def change_variance(sums: Array, prior: Array | None) -> float:
     np.add.at(weights, (np.arange(REPLICATES)[:, None], chosen), 1)
     source, adapted = accuracies(weights @ sums, prior)
     return float((adapted - source).var())
-
-
-def effective_classes(counts: Array) -> float:
-    """exp of the entropy of the predicted shares."""
-    share = counts[counts > 0] / max(counts.sum(), 1)
-    return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0

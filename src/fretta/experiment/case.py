@@ -59,7 +59,8 @@ class Case:
     dataset: Dataset | None = None
     source: Mapping[str, Any] | str | None = None  # of open_dataset, or a folder of images
     allow_outside: bool = False  # the folder of source images may hold links that lead elsewhere
-    root: str | None = None
+    root: str | None = None  # where data sets and weights are
+    folder: str | None = None  # of class folders, which is the data set; else it is below root
     label_file: Path | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     loaded: nn.Module | None = None
@@ -81,13 +82,17 @@ class Case:
 
     @cached_property
     def weights_hash(self) -> str:
-        """What identifies the weights; empty where there is no file."""
+        """What identifies the weights: of files, or of what a function of the user's made; empty
+        for a library's own."""
         if self.weights in PACKAGED:
             return str(self.weights)
         if self.weights is not None:
             return sha256(self.weights)
-        if not self.spec.startswith("hf:"):
+        library = self.spec.partition(":")[0]
+        if library in TRUSTED:
             return ""
+        if library != "hf":
+            return hash_state(self.net.state_dict())
         folder = Path(self.spec.removeprefix("hf:"))
         files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
         return hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()
@@ -251,7 +256,18 @@ class Case:
 
     @property
     def place(self) -> Place:
-        return Place(self.root, self.weights)
+        return Place(self.root, self.weights, self.folder)
+
+
+def hash_state(state: Mapping[str, Any]) -> str:
+    """SHA-256 of names, types, shapes and content of tensors."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        if isinstance(tensor, Tensor):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            content = tensor.detach().cpu().contiguous().reshape(-1)
+            found.update(content.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def count_classes(net: nn.Module, preprocessing: Preprocessing) -> int:
@@ -364,7 +380,7 @@ def _dataset(data: str | Mapping[str, Any], case: Case, options: Mapping[str, An
         return open_data({**data, **options}, case.root)
     if not Path(data).is_dir():
         return open_dataset(data, case.root, **reading_options(data, case.preprocessing), **options)
-    case.root = data
+    case.folder = data
     reading = {**reading_options("folder", case.preprocessing), **_classes(Path(data), case)}
     return open_dataset("folder", data, **reading, **options)
 

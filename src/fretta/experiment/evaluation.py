@@ -10,8 +10,10 @@ import numpy as np
 
 from ..adapter import Adapter
 from ..errors import ConfigError, InputError
+from ..parts.losses import entropy
+from ..prepare import predicted_classes
 from .loop import Item, Step, labeled, stream_through
-from .metrics import joined, overall
+from .metrics import count_classes, joined, overall
 from .records import Outcome
 
 
@@ -21,15 +23,16 @@ class Evaluation:
 
     accuracy: float
     accuracy_macro: float  # every class counts the same
-    ece: float  # expected calibration error, 15 bins
+    ece: float | None  # expected calibration error, 15 bins; None if logits are not finite
     images: int
     seconds_per_batch: float  # the median
     per_class: list[dict[str, Any]]  # class, images, accuracy, predicted
 
     def __str__(self) -> str:
+        ece = "–" if self.ece is None else f"{self.ece:.1%}"
         lines = [
             f"accuracy {self.accuracy:.1%} (mean over classes {self.accuracy_macro:.1%}), ECE"
-            f" {self.ece:.1%}, {self.images:,} images, {1000 * self.seconds_per_batch:.0f} ms/batch"
+            f" {ece}, {self.images:,} images, {1000 * self.seconds_per_batch:.0f} ms/batch"
         ]
         width = max(len(str(row["class"])) for row in self.per_class)
         for row in self.per_class:
@@ -63,9 +66,9 @@ def evaluate(
         raise InputError("the loader is empty: there is nothing to evaluate")
     found = overall(outcomes, [{"accuracy": 0.0}])
     samples = joined(outcomes)
-    seen = np.bincount(samples.label, minlength=classes)
-    right = np.bincount(samples.label[samples.right], minlength=classes)
-    predicted = np.bincount(samples.predicted, minlength=classes)
+    seen = count_classes(samples.label, classes)
+    right = count_classes(samples.label[samples.right], classes)
+    predicted = count_classes(samples.predicted, classes)
     names = list(range(classes)) if class_names is None else list(class_names)
     if len(names) != classes:
         raise InputError(f"class_names has {len(names)} names, the model {classes} classes")
@@ -97,16 +100,15 @@ def outcome_of(item: Item, step: Step) -> Outcome:
             f"labels from {int(y.min())} to {int(y.max())}, but the model has {classes} classes"
         )
     log_p = step.logits.log_softmax(1)
-    confidence, predicted = log_p.exp().max(1)
     domains = np.zeros(len(y), np.int64) if item.domains is None else item.domains
     return Outcome(
         number=item.number,
         domain=np.asarray(domains, dtype=np.int64),
         label=y.numpy(),
-        predicted=predicted.numpy(),
-        confidence=confidence.numpy(),
+        predicted=predicted_classes(step.logits).numpy(),
+        confidence=log_p.exp().amax(1).numpy(),
         nll=-log_p.gather(1, y[:, None])[:, 0].numpy(),
-        entropy=-(log_p.exp() * log_p).sum(1).numpy(),
+        entropy=entropy(step.logits).numpy(),
         seconds=step.seconds,
         pass_rate=step.pass_rate,
         loading=item.loading,

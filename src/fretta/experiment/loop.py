@@ -102,9 +102,10 @@ def labeled(loader: Iterable[Any], device: torch.device) -> Iterator[Item]:
                 " expected, as a DataLoader over a classification data set gives them"
             )
         x, y = batch[0], torch.as_tensor(batch[1])
-        if y.dim() != 1 or len(y) != len(x) or y.is_floating_point():
+        numbers = not y.is_floating_point() and y.dtype != torch.bool
+        if y.dim() != 1 or len(y) != len(x) or not numbers:
             raise InputError(
                 f"labels of shape {tuple(y.shape)} and type {y.dtype} for {len(x)} images; one"
                 " class number per image is expected"
             )
-        yield Item(x.to(device), y.cpu(), number=number)
+        yield Item(x.to(device), y.long().cpu(), number=number)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .records import Outcome
 
 BINS = 15  # of the calibration error
-
+COLLAPSED = 0.3  # of the effective classes beyond the first
 
 COLUMNS = ("domain", "label", "predicted", "confidence", "nll", "entropy")
 
@@ -22,6 +22,11 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """The samples of a stream, in order, as if it were one batch."""
     columns: Any = {n: np.concatenate([getattr(o, n) for o in outcomes]) for n in COLUMNS}
     return Outcome(0, **columns, seconds=sum(o.seconds for o in outcomes))
+
+
+def count_classes(classes: NDArray[np.int64], number: int = 0) -> NDArray[np.int64]:
+    """How often each class occurs; -1, no prediction, is none."""
+    return np.bincount(classes[classes >= 0], minlength=number)
 
 
 def macro_accuracy(samples: Outcome) -> float:
@@ -34,9 +39,8 @@ def macro_accuracy(samples: Outcome) -> float:
 
 def calibration_bins(samples: Outcome) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """(count, sum of confidence, number right) in equal bins of confidence over (0, 1]."""
-    index = np.clip(
-        np.ceil(samples.confidence.astype(np.float64) * BINS).astype(int) - 1, 0, BINS - 1
-    )
+    known = np.nan_to_num(samples.confidence.astype(np.float64))  # the error is NaN all the same
+    index = np.clip(np.ceil(known * BINS).astype(int) - 1, 0, BINS - 1)
     count = np.bincount(index, minlength=BINS)
     confidence = np.bincount(index, weights=samples.confidence, minlength=BINS)
     right = np.bincount(index, weights=samples.right, minlength=BINS)
@@ -49,19 +53,23 @@ def calibration_error(samples: Outcome) -> float:
     return float(np.abs(confidence - right).sum() / len(samples.label))
 
 
-def effective_classes(labels: NDArray[np.int64]) -> float:
-    """exp of the entropy of the class shares: 1 if all are one class, C if all are as frequent."""
-    share = np.bincount(labels) / len(labels)
-    share = share[share > 0]
-    return float(np.exp(-(share * np.log(share)).sum()))
+def effective_classes(counts: NDArray[Any]) -> float:
+    """exp of the entropy of the class shares: 1 if all are one class, C if all are as frequent; 0
+    if there are none."""
+    share = counts[counts > 0] / max(counts.sum(), 1)
+    return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0
 
 
-def collapsed(samples: Outcome) -> bool:
-    """Predictions fall into far fewer classes than the labels do."""
-    return effective_classes(samples.predicted) < 0.3 * effective_classes(samples.label)
+def collapsed(predicted: float, reference: float) -> bool:
+    """Whether predictions fall into far fewer effective classes, beyond the first, than those of a
+    reference do."""
+    return predicted - 1 < COLLAPSED * (reference - 1)
 
 
 def _row(samples: Outcome) -> dict[str, Any]:
+    labels, predicted = (
+        effective_classes(count_classes(of)) for of in (samples.label, samples.predicted)
+    )
     return {
         "images": len(samples.label),
         "accuracy": float(samples.right.mean()),
@@ -69,14 +77,18 @@ def _row(samples: Outcome) -> dict[str, Any]:
         "ece": calibration_error(samples),
         "nll": float(samples.nll.astype(np.float64).mean()),
         "entropy": float(samples.entropy.astype(np.float64).mean()),
-        "predicted_classes": effective_classes(samples.predicted),
-        "collapsed": collapsed(samples),
+        "predicted_classes": predicted,
+        "collapsed": collapsed(predicted, labels),
     }
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
     """A value we do not have, or that overflowed, is a dash (None), never a sentinel."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
 
 
 def _domains(samples: Outcome) -> Iterator[tuple[int, Outcome]]:
@@ -121,8 +133,8 @@ def details(
     """What figures need: every batch, and per domain the classes and the calibration bins."""
     samples, classes = joined(outcomes), len(class_names)
 
-    def counts(labels: NDArray[np.int64]) -> list[int]:
-        return np.bincount(labels, minlength=classes).tolist()  # type: ignore[no-any-return]
+    def counts(of: NDArray[np.int64]) -> list[int]:
+        return count_classes(of, classes).tolist()  # type: ignore[no-any-return]
 
     domains = []
     for which, mine in _domains(samples):
@@ -134,13 +146,15 @@ def details(
                 "class_right": counts(mine.label[mine.right]),
                 "class_predicted": counts(mine.predicted),
                 "bin_count": count.tolist(),
-                "bin_confidence": np.round(confidence, 4).tolist(),
+                "bin_confidence": [_rounded(float(value), 4) for value in confidence],
                 "bin_right": right.astype(int).tolist(),
             }
         )
     confusion = None
     if classes <= 100:  # (label, predicted); larger ones are unreadable anyway
-        flat = np.bincount(samples.label * classes + samples.predicted, minlength=classes**2)
+        known = samples.predicted >= 0
+        pairs = samples.label[known] * classes + samples.predicted[known]
+        flat = np.bincount(pairs, minlength=classes**2)
         confusion = flat.reshape(classes, classes).tolist()
     return {
         "classes": [str(name) for name in class_names],
@@ -150,7 +164,7 @@ def details(
             "domain": [names[int(o.domain[0])] for o in outcomes],
             "images": [len(o.label) for o in outcomes],
             "right": [int(o.right.sum()) for o in outcomes],
-            "entropy": [round(float(o.entropy.mean()), 5) for o in outcomes],
+            "entropy": [_rounded(float(o.entropy.mean()), 5) for o in outcomes],
             "seconds": [round(o.seconds, 6) for o in outcomes],
             "pass_rate": [None if o.pass_rate is None else round(o.pass_rate, 4) for o in outcomes],
         },

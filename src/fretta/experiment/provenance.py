@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ..memory import release_memory
+
 
 @functools.cache
 def provenance() -> dict[str, Any]:
@@ -67,16 +69,17 @@ def _line_of(file: str, start: str) -> str | None:
 class PeakMemory:
     """Peak memory of this process (or of the GPU) since construction, in bytes; None if unknown."""
 
-    def __init__(self) -> None:
-        self.gpu = torch.cuda.is_available()
-        if self.gpu:
-            torch.cuda.reset_peak_memory_stats()
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         else:
+            release_memory()  # what earlier runs freed would count
             with suppress(OSError):  # Linux: 5 resets the high-water mark of the resident set
                 Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
     def read(self) -> int | None:
-        if self.gpu:
-            return int(torch.cuda.max_memory_allocated())
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
         peak = _line_of("/proc/self/status", "VmHWM")
         return None if peak is None else int(peak.split()[0]) * 1024

@@ -55,8 +55,9 @@ class Run:
 class Place:
     """Where the parts of a run are on this machine. Does not decide the number."""
 
-    root: str | None = None
+    root: str | None = None  # of data sets by name
     weights: str | None = None
+    folder: str | None = None  # of class folders, if that is the data set
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,10 @@ def select(
 
 
 def load_results(store: str | os.PathLike[str], level: str = "domains") -> DataFrame:
-    """The results of a store as a pandas DataFrame; damaged records are skipped with a warning.
+    """The results of a store as a pandas DataFrame.
+
+    A damaged file is skipped with a warning; a damaged line of a packed store is an error, which
+    names it.
 
     level   a row for each of the "domains" of each run, for each of the "runs", or of the "methods"
     """

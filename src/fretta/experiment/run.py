@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -15,12 +16,12 @@ from torch import Tensor
 
 from .._util import check_interrupt
 from ..adapter import Adapter
-from ..data import Preprocessing, Stream
-from ..errors import FrettaError, HeadError, ModelError
+from ..data import Dataset, Preprocessing, Stream
+from ..errors import ConfigError, FrettaError, HeadError, ModelError
 from ..method import Method
 from ..methods import Source, find_method
 from ..parts.redundancy import redundancy
-from .case import Case, open_case
+from .case import Case, open_case, open_data
 from .evaluation import outcome_of
 from .loop import stream_through
 from .metrics import details, overall, per_domain
@@ -36,16 +37,16 @@ OUTSIDE = (OSError, MemoryError, torch.cuda.OutOfMemoryError, FrettaError)
 
 def case_of(job: Job, device: str | None = None) -> Case:
     """What a job works on; a data set that was opened in this process is not opened again."""
-    model = job.run.model
+    model, place = job.run.model, job.place
     return open_case(
         model["spec"],
-        job.dataset or job.run.data,
-        weights=job.place.weights,
+        job.dataset or open_data(job.run.data, place.folder or place.root),
+        weights=place.weights,
         num_classes=model.get("num_classes"),
         head=model.get("head"),
         preprocessing=Preprocessing.from_json(model["preprocessing"]),
         source=job.run.source,
-        root=job.place.root,
+        root=place.root,
         device=device,
         lazy=True,
     )
@@ -102,24 +103,27 @@ def _run(
     checkpoint_seconds: float,
     on_batch: OnBatch | None,
 ) -> dict[str, Any]:
-    begin, busy, memory = time.time(), time.process_time(), PeakMemory()
+    begin, busy = time.time(), time.process_time()
     run, case = job.run, case_of(job, device)
+    memory = PeakMemory(case.device)
     options = {"seed": run.seed, "batch_size": run.batch_size, "workers": workers}
     stream = case.stream(run.order, **options, **run.order_options)
     adapter = adapter_of(run, case)
-    outcomes, nrs = _resumed(store, run.key, adapter)
+    outcomes, nrs, earlier = _resumed(store, run.key, adapter)
     start = len(outcomes)
     reference = Adapter(case.net, Source(), head=case.head, inplace=True)
     last = _last_batches(stream)
     saved = time.monotonic()
     for item, steps in stream_through({run.method: adapter}, case.items(stream, start)):
+        if not outcomes:
+            _check_classes(steps[run.method].logits.shape[1], case.data)
         outcomes.append(outcome_of(item, steps[run.method]))
         if item.number in last:
             nrs[last[item.number]] = [_nrs(reference, item.x), _nrs(adapter, item.x)]
         if on_batch is not None:
             on_batch(len(outcomes), len(stream))
         if time.monotonic() - saved >= checkpoint_seconds and len(outcomes) < len(stream):
-            _save(store, run.key, adapter, outcomes, nrs)
+            _save(store, run.key, adapter, outcomes, nrs, earlier + time.time() - begin)
             saved = time.monotonic()
     names = stream.dataset.names
     record.rows = per_domain(outcomes, names)
@@ -132,9 +136,10 @@ def _run(
     record.provenance = {
         "peak_memory": memory.read(),
         "device": str(case.device),
+        **({"gpu": torch.cuda.get_device_name(case.device)} if case.device.type == "cuda" else {}),
         "threads": threads,
         "finished": int(time.time()),
-        "wall_seconds": wall,
+        "wall_seconds": earlier + wall,
         "adapting_seconds": sum(o.seconds for o in outcomes),
         "loading_seconds": sum(o.loading for o in outcomes),
         # of the threads given to torch; decoding in worker processes is not in it
@@ -143,6 +148,15 @@ def _run(
     }
     record.status = "done"
     return details(outcomes, names, stream.dataset.classes)
+
+
+def _check_classes(found: int, data: Dataset) -> None:
+    """What only the first batch tells of a model whose number of classes nobody stated."""
+    if found != len(data.classes):
+        raise ConfigError(
+            f"the model returns {found} logits and {data.name} has {len(data.classes)} classes;"
+            " labels would not mean what the logits mean"
+        )
 
 
 def _last_batches(stream: Stream) -> dict[int, str]:
@@ -156,34 +170,43 @@ def _last_batches(stream: Stream) -> dict[int, str]:
 
 
 def _nrs(adapter: Adapter, x: Tensor) -> float | None:
-    """Normalized redundancy of the features of a batch; None where no head is found."""
+    """Normalized redundancy of the features of a batch; None where no head is found, or where they
+    are not finite."""
     try:
         z, _ = adapter.features(x)
     except (HeadError, ModelError):
         return None
-    return float(redundancy(z, normalized=True))
+    value = float(redundancy(z, normalized=True))
+    return value if math.isfinite(value) else None
 
 
 # ---- checkpoints: the outcomes so far and the adapter's state -----------------------------------
 
 
 def _save(
-    store: Store, key: str, adapter: Adapter, outcomes: list[Outcome], nrs: Redundancies
+    store: Store,
+    key: str,
+    adapter: Adapter,
+    outcomes: list[Outcome],
+    nrs: Redundancies,
+    seconds: float,
 ) -> None:
     content = io.BytesIO()
     plain = [
         {k: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in vars(o).items()}
         for o in outcomes
     ]
-    torch.save({"adapter": adapter.state_dict(), "outcomes": plain, "nrs": nrs}, content)
+    saved = {"adapter": adapter.state_dict(), "outcomes": plain, "nrs": nrs, "seconds": seconds}
+    torch.save(saved, content)
     store.write_checkpoint(key, content.getvalue())
 
 
-def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], Redundancies]:
-    """What was saved, with the adapter in its state. One that cannot be read costs only time."""
+def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], Redundancies, float]:
+    """What was saved and how long it took, with the adapter in its state. A checkpoint that cannot
+    be read costs only time."""
     content = store.read_checkpoint(key)
     if content is None:
-        return [], {}
+        return [], {}, 0.0
     try:
         saved = torch.load(io.BytesIO(content), weights_only=True)
         columns: Any = [
@@ -191,8 +214,8 @@ def _resumed(store: Store, key: str, adapter: Adapter) -> tuple[list[Outcome], R
             for o in saved["outcomes"]
         ]
         adapter.load_state_dict(saved["adapter"])
-        return [Outcome(**values) for values in columns], saved["nrs"]
+        return [Outcome(**values) for values in columns], saved["nrs"], saved["seconds"]
     except Exception:  # noqa: BLE001  # damage has many faces
         check_interrupt()
         adapter.reset()
-        return [], {}
+        return [], {}, 0.0

@@ -17,10 +17,10 @@ import gzip
 import json
 import os
 import re
-import shutil
 import uuid
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,9 @@ class Store:
     def details(self, key: str) -> dict[str, Any] | None:
         content = self._files.read(f"details/{key}.json")
         try:
-            loaded: dict[str, Any] | None = None if content is None else json.loads(content)
+            loaded: dict[str, Any] | None = (  # NaN is no number
+                None if content is None else json.loads(content, parse_constant=lambda _: None)
+            )
         except ValueError as error:
             raise StoreError(f"{self.where}/details/{key}.json is damaged: {error}") from error
         return loaded
@@ -242,6 +244,8 @@ class Store:
         """All records of a folder as two files instead of two each; how many there are."""
         if self.local is None:
             raise StoreError(f"{self.where!r} is not a folder on this machine; only one is packed")
+        folders = [self.local / name for name in ("records", "details")]
+        loose = {p: p.stat().st_mtime_ns for folder in folders for p in folder.glob("*.json")}
         records = list(self.records())
         details = {record.key: self.details(record.key) for record in records}
         lines = [canonical({"key": k, "details": d}) for k, d in details.items() if d is not None]
@@ -249,8 +253,13 @@ class Store:
         if lines:
             text = "".join(f"{line}\n" for line in lines).encode()
             replace_file(self.local / DETAILS, gzip.compress(text, mtime=0))
-        for folder in ("records", "details"):
-            shutil.rmtree(self.local / folder, ignore_errors=True)
+        for path, stamp in loose.items():
+            with suppress(OSError):
+                if path.stat().st_mtime_ns == stamp:  # else somebody wrote it meanwhile
+                    path.unlink()
+        for folder in folders:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
         self._files = _Folder(self.local)
         return len(records)
 

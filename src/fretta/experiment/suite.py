@@ -181,7 +181,10 @@ class Suite:
 
 
 def open_entry(
-    entry: CaseEntry, root: str | os.PathLike[str] | None, datasets: dict[str, Dataset]
+    entry: CaseEntry,
+    root: str | os.PathLike[str] | None,
+    datasets: dict[str, Dataset],
+    folder: str | None = None,
 ) -> Case:
     """The case of a suite: model source=, or spec= and weights=; the network is not loaded."""
     model = dict(entry.model)
@@ -193,7 +196,7 @@ def open_entry(
         raise ConfigError("model: give source= (weights with a card) or spec= (and weights=)")
     key = repr(sorted(entry.data.items()))
     if key not in datasets:
-        datasets[key] = open_data(entry.data, root)
+        datasets[key] = open_data(entry.data, folder or root)
     name = named or model.pop("spec")
     return open_case(name, datasets[key], **model, source=entry.source, root=root, lazy=True)
 

@@ -14,14 +14,16 @@ def command(record: Record) -> str:
     suite, run = str(record.tags.get("suite") or ""), record.run
     base, trial, _ = suite.partition("/tune")
     file = base if suite_facts(base).shipped else f"{base}.toml"
+    limit = (run.get("order_options") or {}).get("limit")
     if trial:
         rule = record.tags.get("tuning") or "RULE"
-        words = ["tune", file, *_options(method=run["method"], rule=rule)]
-    elif suite in ("", "evaluate"):
+        words = ["tune", file, *_options(method=run["method"], rule=rule, limit=limit)]
+        for name, value in (run.get("hyperparameters") or {}).items():
+            words += ["--grid", f"{name}={_text(value)}"]
+    elif suite in ("", "evaluate") or _is_sensitivity(suite):
         words = ["evaluate", *_evaluate(run)]
     else:
         label = record.tags.get("label") or run["method"]
-        limit = (run.get("order_options") or {}).get("limit")
         words = ["run", file, *_options(case=record.tags.get("case"), method=label, limit=limit)]
     return shlex.join(["fretta", *words, "--store", "again"])
 
@@ -33,12 +35,22 @@ def needs(record: Record) -> str:
     if data != "digits":
         parts.append(f"FRETTA_DATA set to the folder that holds {data}")
     suite = str(record.tags.get("suite") or "").partition("/tune")[0]
-    if suite and suite != "evaluate" and not suite_facts(suite).shipped:
+    own = suite not in ("", "evaluate") and not _is_sensitivity(suite)
+    if own and not suite_facts(suite).shipped:
         parts.append(f"the suite file {suite}.toml")
     weights = record.run.get("weights_hash")
     if weights and data != "digits":
         parts.append(f"the weights with SHA-256 {str(weights)[:16]}…")
     return "; ".join(parts)
+
+
+def _is_sensitivity(suite: str) -> bool:
+    """Of `fretta analyze sensitivity`, which has no file."""
+    return suite.startswith("sensitivity-") and not suite_facts(suite).shipped
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _options(**values: Any) -> list[str]:
@@ -61,13 +73,14 @@ def _evaluate(run: dict[str, Any]) -> list[str]:
         words += ["--weights", "FILE"] if run.get("weights_hash") else []
         mean, std = (",".join(f"{v:g}" for v in pre.get(k) or []) for k in ("mean", "std"))
         words += _options(size=pre.get("size"), mean=mean, std=std, fit=data.get("fit"))
-    corruption = data.get("corruption")
-    severity = data.get("severity") if corruption else None
-    words += _options(data=data.get("name"), corruption=corruption, severity=severity)
+    words += _options(head=model.get("head"), data=data.get("name"))
+    corruption = data.get("corruption") or []
+    for name in [corruption] if isinstance(corruption, str) else corruption:
+        words += _options(corruption=name)
+    words += _options(severity=data.get("severity") if corruption else None)
     words += _options(method=run["method"])
     for name, value in (run.get("hyperparameters") or {}).items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        words += ["--set", f"{name}={text}"]
+        words += ["--set", f"{name}={_text(value)}"]
     words += _options(order=run.get("order"), batch_size=run.get("batch_size"))
     words += _options(limit=options.get("limit"))
     for domain in options.get("domains") or []:

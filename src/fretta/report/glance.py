@@ -11,6 +11,7 @@ VERDICTS = {
     "helps": "adapting helps",
     "hurts": "adapting hurts",
     "noise": "inside the noise",
+    "untested": "too few numbers to test",
     "open": "nothing to compare with",
     "failed": "no run finished",
 }
@@ -29,8 +30,8 @@ class Headline:
 
     @property
     def sentence(self) -> str:
-        tested = self.verdict in ("helps", "hurts", "noise")
-        return f"{self.claim}: {VERDICTS[self.verdict]}" if tested else self.claim
+        compared = self.verdict not in ("open", "failed")
+        return f"{self.claim}: {VERDICTS[self.verdict]}" if compared else self.claim
 
 
 def headline(setup: Setup) -> Headline:
@@ -57,7 +58,9 @@ def headline(setup: Setup) -> Headline:
 
 
 def _verdict(test: Test | None) -> str:
-    if test is None or not test.distinct:
+    if test is None or test.p is None:
+        return "untested"
+    if not test.distinct:
         return "noise"
     return "helps" if test.difference > 0 else "hurts"
 
@@ -70,6 +73,7 @@ def _detail(test: Test | None, verdicts: list[str]) -> str:
         parts.append(f"{100 * test.difference:+.1f} points ({stated})")
     if len(verdicts) > 1:
         words = {"helps": "help", "noise": "inside the noise", "hurts": "hurt"}
+        words["untested"] = "not tested"
         each = [f"{n} {words[v]}" for v in words if (n := verdicts.count(v))]
         everyone = verdicts.count("helps") == len(verdicts)
         methods = f"{len(verdicts)} methods"

@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from .figures import Figure
     from .write import Report
 
-VERDICT_SIGNS = {"helps": "▲", "hurts": "▼", "noise": "≈", "open": "○", "failed": "✕"}
+VERDICT_SIGNS = {
+    "helps": "▲",
+    "hurts": "▼",
+    "noise": "≈",
+    "untested": "○",
+    "open": "○",
+    "failed": "✕",
+}
 FIGURE_GROUPS = {"paper": "Figures of the paper", "runs": "Figures of the runs"}
 PROBLEMS = 50  # listed on the page
 FIGURE_ROWS = 200  # of a figure's numbers on the page; its CSV has all

@@ -14,12 +14,13 @@ import json
 import sys
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ..errors import ConfigError, FrettaError
-from ..experiment.store import Store
+from ..experiment.store import DETAILS, RECORDS, Store
 from .page import policy
 from .write import build, encoded
 
@@ -33,6 +34,7 @@ class Watched:
         self.store, self.suite, self.paper = store, suite, paper
         self._lock = threading.Lock()
         self._page: tuple[str, bytes] = ("", b"")
+        self._packed: tuple[Any, frozenset[str]] = (None, frozenset())
         self._rest_until = 0.0
 
     def _files(self) -> list[tuple[str, str, int]]:
@@ -51,7 +53,21 @@ class Watched:
                 except OSError:  # gone meanwhile
                     continue
                 found.append((folder, path.name, stamp))
-        return sorted(found)
+        loose = {name for folder, name, _ in found if folder == "records"}
+        more = self._packed_names() - loose
+        return sorted([*found, *(("records", name, 0) for name in more), *self._packed[0]])
+
+    def _packed_names(self) -> frozenset[str]:
+        """Files that a packed store stands for; it is read again when it changed."""
+        assert self.store.local is not None
+        stamps = []
+        for name in (RECORDS, DETAILS):
+            with suppress(OSError):
+                stamps.append(("", name, (self.store.local / name).stat().st_mtime_ns))
+        if stamps != self._packed[0]:
+            keys = Store(self.store.where).keys() if stamps else []
+            self._packed = (stamps, frozenset(f"{key}.json" for key in keys))
+        return self._packed[1]
 
     def status(self) -> dict[str, Any]:
         files = self._files()

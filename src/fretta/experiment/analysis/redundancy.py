@@ -46,7 +46,7 @@ def redundancy_under_shift(
     case.loaded = case.net  # once for all severities
     cases = [case]
     for _, data in levels[1:]:
-        cases.append(replace(case, dataset=open_data(data, setting.root)))
+        cases.append(replace(case, dataset=open_data(data, setting.folder or setting.root)))
         cases[-1].check()
     points: list[dict[str, Any]] = []
     features = 0
@@ -133,11 +133,13 @@ def _measure(setting: Setting, case: Case, on_batch: OnBatch) -> tuple[list[dict
 
 
 def means(content: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Per method, one row per severity: NRS and accuracy, averaged over the corruptions."""
+    """Per method, one row per severity: NRS and accuracy, averaged over the corruptions; NRS over
+    those that have one."""
     import pandas as pd
 
-    points = pd.DataFrame(content["points"]).astype({"nrs": float}).dropna(subset=["nrs"])
-    table: Any = points.groupby(["method", "severity"])[["nrs", "accuracy"]].mean().reset_index()
+    points = pd.DataFrame(content["points"]).astype({"nrs": float})
+    table: Any = points.groupby(["method", "severity"])[["nrs", "accuracy"]].mean()
+    table = table.astype(object).where(table.notna(), None).reset_index()
     return {
         method: table[table["method"] == method].drop(columns="method").to_dict("records")
         for method in content["methods"]

@@ -14,6 +14,7 @@ from ...adapter import Adapter
 from ...data import Stream
 from ...errors import ConfigError
 from ...methods import find_method, list_methods
+from ...prepare import predicted_classes
 from ..case import Case
 from ..loop import Item, Step, stream_through
 from ..provenance import provenance
@@ -31,6 +32,7 @@ class Setting:
     methods: Sequence[str] = ("source", "bn", "tent", "s-fret", "g-fret")
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # where a method has them
     root: str | None = None
+    folder: str | None = None  # of class folders, if `data` is that
     source: Mapping[str, Any] | None = None  # source images, for methods that need some
     order: str = "continual"
     batch_size: int = 64
@@ -55,7 +57,7 @@ class Setting:
         """The model on the data set, or on `data` instead."""
         source = None if self.source is None else dict(self.source)
         entry = CaseEntry("", dict(data or self.data), dict(self.model), {}, source)
-        case = open_entry(entry, self.root, {})
+        case = open_entry(entry, self.root, {}, self.folder)
         case.device = torch.device(self.device)
         return case
 
@@ -111,7 +113,7 @@ def labels(item: Item) -> torch.Tensor:
 
 def correct(item: Item, step: Step) -> torch.Tensor:
     """Which predictions of a batch are right, (n,)."""
-    return step.logits.argmax(1) == labels(item)
+    return predicted_classes(step.logits) == labels(item)
 
 
 def finite(value: float, digits: int = 6) -> float | None:

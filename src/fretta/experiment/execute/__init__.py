@@ -46,7 +46,7 @@ def run_jobs(
     if parallel < 1:
         raise ConfigError(f"parallel={parallel!r} cannot work; use at least 1 process")
     settings, tell = options or Options(), on_event or (lambda event: None)
-    if settings.device is not None:
+    if settings.device is not None and ray is None:  # of Ray it is the workers' device
         find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)

@@ -21,7 +21,7 @@ class Options:
     """How runs are executed. None of it decides a number, up to the rounding of threads."""
 
     threads: int | None = None  # per run; None: the cores divided by the number of workers
-    device: str | None = None  # None: cuda if there is one
+    device: str | None = None  # None: cuda if there is one; on Ray the cpu
     workers: int = 0  # processes that decode images, per run
     checkpoint_seconds: float = 60.0
     retries: int = 1  # after a worker died

@@ -110,13 +110,15 @@ def _replaced(worker: _Worker, store: Store, options: Options) -> _Worker:
 
 
 def _event(job: Job, message: dict[str, Any], store: Store) -> Event:
-    record = store.get(job.run.key) if message["kind"] == "ended" else None
-    if message["kind"] == "ended" and record is None:
+    if message["kind"] != "ended":
+        return Event(job, message["kind"], message["done"], message["total"])
+    if store.get(job.run.key) is None:
         raise StoreError(
             f"the record that a worker wrote is not in the store {store.where!r}; give a folder or"
             " a URL that all processes share"
         )
-    return Event(job, message["kind"], message["done"], message["total"], record)
+    # as the worker says, not as stored: what fails does not replace a finished run
+    return Event(job, "ended", record=Record.from_bytes(message["record"]))
 
 
 # ---- inside a worker ----------------------------------------------------------------------------
@@ -131,7 +133,8 @@ def _work(pipe: Connection, where: str, options: dict[str, Any]) -> None:
     keep_memory()
 
     def tell(event: Event) -> None:
-        pipe.send({"kind": event.kind, "done": event.done, "total": event.total})
+        content = None if event.record is None else event.record.to_bytes()
+        pipe.send({"kind": event.kind, "done": event.done, "total": event.total, "record": content})
 
     while True:
         try:

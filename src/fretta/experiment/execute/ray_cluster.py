@@ -58,17 +58,19 @@ def run_on_ray(
 
 def _here(job: Job) -> Job:
     """The job with absolute paths; a name of packaged weights is no path and stays."""
-    root, weights = job.place.root, job.place.weights
-    if root is not None:
-        root = os.path.abspath(root)
+    place = job.place
+    root, folder = (
+        None if at is None else os.path.abspath(at) for at in (place.root, place.folder)
+    )
+    weights = place.weights
     if weights is not None and os.path.exists(weights):
         weights = os.path.abspath(weights)
-    return replace(job, place=Place(root, weights))
+    return replace(job, place=Place(root, weights, folder))
 
 
 def _result(ray: Any, ref: Any, job: Job, store: Store) -> Record:
     try:
-        ray.get(ref)
+        content: bytes = ray.get(ref)
     except StoreError as error:  # concerns every run, so it ends all, as in the other executors
         raise StoreError(str(getattr(error, "cause", error))) from error
     except ray.exceptions.RayTaskError as error:
@@ -76,10 +78,9 @@ def _result(ray: Any, ref: Any, job: Job, store: Store) -> Record:
     except ray.exceptions.RayError as error:
         reason = f"the Ray worker died (killed, often out of memory), or its node: {error}"
         return failed(job, store, reason)
-    record = store.get(job.run.key)
-    if record is None:
+    if store.get(job.run.key) is None:
         raise StoreError(f"the record {job.run.key} has vanished from the store {store.where!r}")
-    return record
+    return Record.from_bytes(content)  # what fails does not replace a finished run
 
 
 # ---- inside a worker ----------------------------------------------------------------------------
@@ -92,7 +93,8 @@ def _task(
     mark: str,
     data_root: str | None,
     board: Any,
-) -> None:
+) -> bytes:
+    """The record, also one that failed."""
     settings, store, job = Options(**options), Store(where), Job.from_json(job_data)
     if store.read_checkpoint(mark) is None:
         raise StoreError(
@@ -107,4 +109,4 @@ def _task(
         if event.kind != "ended":
             post(event.done, event.total)
 
-    run_one(job, store, settings, tell)
+    return run_one(job, store, settings, tell).to_bytes()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...api import build_method
 from ..execute import run_jobs
+from ..metrics import collapsed
 from ..records import Job, canonical
 from ..store import Store
 from ..suite import MethodEntry, Suite, describe
@@ -128,15 +129,15 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
 
 
 def mark_collapsed(trials: list[Trial], rule: Rule) -> list[Trial]:
-    """Records know collapse by their labels. The label-free rule marks, in some domain, fewer than
-    0.3 of the classes that another trial predicts."""
+    """Records know collapse by their labels. The label-free rule marks, in some domain, far fewer
+    classes than another trial predicts."""
     if rule is not Rule.LABEL_FREE:
         return trials
     counts = [t.predicted_classes for t in trials if not t.failed]
     most = [max(domain) for domain in zip(*counts, strict=True)]
 
-    def collapsed(trial: Trial) -> bool:
+    def fewer(trial: Trial) -> bool:
         pairs = zip(trial.predicted_classes, most, strict=True)
-        return not trial.failed and any(count < 0.3 * best for count, best in pairs)
+        return not trial.failed and any(collapsed(count, best) for count, best in pairs)
 
-    return [replace(t, collapsed=collapsed(t)) for t in trials]
+    return [replace(t, collapsed=fewer(t)) for t in trials]

@@ -30,14 +30,14 @@ def _data(analysis: Analysis) -> tuple[str, str]:
 
 def severity_by_method(analysis: Analysis) -> DataFrame:
     """Mean over corruptions, by (method, severity)."""
-    points = DataFrame(analysis["points"]).dropna(subset="nrs")
+    points = DataFrame(analysis["points"]).astype({"nrs": float})
     table = points.groupby(["method", "severity"])[["nrs", "accuracy"]].mean()
     return table.reindex([m for m in analysis["methods"] if m in table.index], level="method")
 
 
 def severity_by_corruption(analysis: Analysis, method: str = "source") -> DataFrame:
     """One curve per corruption under one method; the clean data is where they all begin."""
-    points = DataFrame(analysis["points"]).dropna(subset="nrs")
+    points = DataFrame(analysis["points"]).astype({"nrs": float})
     points = points[points["method"] == method].set_index(["corruption", "severity"])
     points = points[["nrs", "accuracy"]]
     rows = {

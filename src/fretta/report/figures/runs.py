@@ -86,7 +86,7 @@ def time(panel: Panel, data: ReportData) -> Figure | None:
         }
     )
     series = list(found)
-    overall = {k: float(np.average(v, weights=numbers["batches"])) for k, v in means.items()}
+    overall = {k: float(np.mean(v)) for k, v in means.items()}
 
     def paint(canvas: Canvas) -> None:
         (ax,) = canvas.axes()
