@@ -15,7 +15,14 @@ from torch import nn
 import nets
 from fretta.data import open_dataset
 from fretta.data.domainsets import PACS_CLASSES
-from fretta.errors import ConfigError, DataError, FrettaWarning, NeedError, WeightsError
+from fretta.errors import (
+    ConfigError,
+    DataError,
+    FrettaWarning,
+    ModelError,
+    NeedError,
+    WeightsError,
+)
 from fretta.experiment.case import Case, open_case
 from fretta.experiment.loop import Item, share_frozen, stream_through
 from fretta.experiment.run import case_of
@@ -178,3 +185,36 @@ def test_source_images_are_below_the_root_when_the_data_is_a_folder(tmp_path: Pa
     (job,) = jobs_on(case, {"eata": {}})
     again = case_of(type(job).from_json(job.to_json()))
     assert (again.data_hash, again.source_data.names) == (case.data_hash, ["photo"])
+
+
+def test_the_named_head_counts_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model returns more than logits."""
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.last = nn.Flatten(), nn.Linear(3 * 8 * 8, 4)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            z = self.body(x)
+            return self.last(z), z
+
+    monkeypatch.setattr(nets, "tupled", Two, raising=False)
+    options: dict[str, Any] = {"size": 8, "mean": [0.5] * 3, "std": [0.5] * 3, "device": "cpu"}
+    assert len(open_case("nets:tupled", head="last", **options).labels.names) == 4
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (lambda needed: nn.Identity(), "called with no argument: TypeError"),
+        (nn.Identity(), "is a Identity; a function or class"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_functions_that_make_no_model(
+    factory: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nets, "broken", factory, raising=False)
+    with pytest.raises((ModelError, ConfigError), match=message):
+        open_case("nets:broken", size=8, device="cpu")

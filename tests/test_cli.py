@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,3 +187,13 @@ def test_info() -> None:
         assert words in " ".join(out.split())
     assert "released:" in out
     assert "did you mean 'lame'" in run_command("info", "lam").stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_terminal_that_knows_few_letters(encoding: str) -> None:
+    """β is escaped there, and ends nothing."""
+    line = [sys.executable, "-m", "fretta", "info", "tent"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(line, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert rb"\u03b2" in done.stdout

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fretta
+from fretta.errors import ConfigError
 from fretta.guard import Health, JsonlWriter, TensorBoardWriter, measure
 from fretta.learner import Learner
 from fretta.methods import REGISTRY, Source
@@ -160,3 +161,26 @@ def test_tensorboard_writer(tmp_path: Path) -> None:
     assert [e.value for e in events.Scalars("health/entropy")] == [0.5, 0.25]
     assert "health/nrs" not in events.Tags()["scalars"]
     assert events.Tags()["tensors"] == ["health/guard/text_summary"]
+
+
+def test_a_batch_whose_callback_fails_did_not_happen() -> None:
+    """The predictions would be lost, and a second try would learn from it twice."""
+    adapter, other = (fretta.adapt(build("resnet-like"), "tent", lr=1e-2) for _ in range(2))
+    first, second = batches(6, 6)
+    seen: list[int] = []
+
+    def full(health: Health) -> None:
+        seen.append(health.batch)
+        if len(seen) == 2:
+            raise OSError("no space left")
+
+    for a in (adapter, other):
+        a.on_health(full if a is adapter else lambda _: None)
+        a(first)
+    with pytest.raises(OSError, match="no space"):
+        adapter(second)
+    assert adapter.health == other.health
+    assert torch.equal(adapter(second), other(second))
+    assert seen == [0, 1, 1]
+    with pytest.raises(ConfigError, match="a function of a Health"):
+        adapter.on_health(3)  # type: ignore[arg-type]

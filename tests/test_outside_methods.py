@@ -15,7 +15,8 @@ import torch
 
 import fretta
 from fretta import methods
-from fretta.errors import ConfigError
+from fretta.errors import ConfigError, ModelError
+from fretta.experiment.suite import load_suite
 from nets import batches, build
 
 ROOT = Path(__file__).parent.parent
@@ -118,3 +119,37 @@ def test_by_name_on_the_command_line(folder: Path) -> None:
     out = command(folder, "compare", "--model", "digits", "--data", "digits", "--limit", "32",
                   "--domain", "fog", "--methods", "pseudo:Pseudo")  # fmt: skip
     assert "pseudo:Pseudo" in out
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [("None", "returned NoneType"), ("model(x)[:, :3]", r"a tensor of shape \(6, 3\)")],
+)
+def test_what_a_step_returns_is_checked(
+    returned: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"returns_{len(returned)}"
+    (tmp_path / f"{name}.py").write_text(
+        "from dataclasses import dataclass\nfrom fretta import GradientMethod\n\n@dataclass\n"
+        f"class M(GradientMethod):\n    key = 'm'\n    def step(self, model, x):\n"
+        f"        logits = model(x)\n        return {returned}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (x,) = batches(6)
+    with pytest.raises(ModelError, match=says):
+        fretta.adapt(build("resnet-like"), f"{name}:M")(x)
+
+
+def test_a_method_whose_file_changed_is_run_again(folder: Path) -> None:
+    """Otherwise the store would go on saying what the old code did."""
+
+    def key() -> str:
+        sys.modules.pop("pseudo", None)
+        (job,) = load_suite(folder / "mine.toml").jobs()
+        return job.run.key
+
+    before = key()
+    assert key() == before
+    file = folder / "pseudo.py"
+    file.write_text(file.read_text() + "# another idea\n")
+    assert key() != before

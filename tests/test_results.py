@@ -110,7 +110,8 @@ def test_a_store_as_a_data_frame(tmp_path: Path) -> None:
     (tmp_path / "records" / "half.json").write_text("{")
     with pytest.warns(FrettaWarning, match=r"half\.json is damaged"):
         assert len(load_results(tmp_path)) == 4
-    assert load_results(tmp_path / "none").empty
+    with pytest.raises(StoreError, match="there is no store"):
+        load_results(tmp_path / "none")
 
 
 # ---- runs and records ----------------------------------------------------------------------------

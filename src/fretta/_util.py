@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import multiprocessing
 import os
@@ -33,10 +34,22 @@ def atomic(path: Path) -> Iterator[Path]:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write beside `path`, flush to disk, then rename over it: a reader never sees half a file."""
-    with atomic(path) as draft, draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with atomic(path) as draft, draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = os.fspath(path)  # not the draft, or nothing, as of a full disk
+        raise
+
+
+def code_of(module: str) -> str:
+    """SHA-256 of the file of an imported module; empty where there is none."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or not os.path.isfile(file):
+        return ""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def import_object(spec: str, what: str) -> Any:

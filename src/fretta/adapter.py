@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from .errors import FrettaError, ModelError, StateError, warn
+from .errors import ConfigError, FrettaError, ModelError, StateError, warn
 from .export import export_plain
 from .guard import Guard, Health, Mode, Supervisor, flat, html_table, measure
 from .learner import Learner
@@ -138,9 +138,9 @@ class Adapter(nn.Module):
             self._check_finite(logits, x)
             self._health, self._last = health, last
             self._batches += 1
-        if health is not None:
-            for callback in self._callbacks:
-                callback(health)
+            if health is not None:
+                for callback in self._callbacks:
+                    callback(health)
         return logits.detach()
 
     def predict(self, x: Tensor) -> Tensor:
@@ -190,6 +190,7 @@ class Adapter(nn.Module):
         x = checked_batch(x, self.model)
         with self._turn:
             guard, counted = self._supervisor, self._batches
+            shown = self._health, self._last
             watched = guard.state_dict(keep=list) if guard and learns else None
             try:
                 with self.learner.all_or_nothing(learns) as before:
@@ -200,6 +201,7 @@ class Adapter(nn.Module):
                 elif watched is not None:
                     guard.load_state_dict(watched)
                 self._batches = counted
+                self._health, self._last = shown
                 raise
 
     def _check_finite(self, logits: Tensor, x: Tensor) -> Tensor:
@@ -253,7 +255,10 @@ class Adapter(nn.Module):
             return self._health
 
     def on_health(self, callback: Callable[[Health], Any]) -> None:
-        """Call this with the `Health` of every batch to come: a writer, or any function."""
+        """Call this with the `Health` of every batch to come: a writer, or any function. If it
+        raises, the batch did not happen, as with any other error."""
+        if not callable(callback):
+            raise ConfigError(f"on_health({callback!r}): a function of a Health is expected")
         self._callbacks.append(callback)
 
     @property

@@ -131,12 +131,24 @@ class Learner:
                 self.model.settle(x)
         for _ in range(self.method.steps):
             with self._capturing(len(x)) as box, torch.inference_mode(not self.method.gradient):
-                logits = self.method.step(self.model, x)
+                logits = self._checked(self.method.step(self.model, x), "step", len(x))
         if self.timing == "after":
             with self._capturing(len(x)) as box, torch.no_grad():
-                logits = self.method.forward(self.model, x)
+                logits = self._checked(self.method.forward(self.model, x), "forward", len(x))
         # an ordinary tensor again
         return (logits.detach() if self.method.gradient else logits.clone()), box
+
+    def _checked(self, logits: Any, verb: str, batch: int) -> Tensor:
+        """What a method returned, which may be somebody's own."""
+        if not isinstance(logits, Tensor) or logits.shape != (batch, self.classes):
+            shown = type(logits).__name__
+            if isinstance(logits, Tensor):
+                shown = f"a tensor of shape {tuple(logits.shape)}"
+            raise ModelError(
+                f"{type(self.method).__name__}.{verb} returned {shown}; logits of shape"
+                f" ({batch}, {self.classes}) are expected: one row for every image"
+            )
+        return logits
 
     def _episode(self, image: Tensor) -> tuple[Tensor, Capture]:
         """One image on its own, from the initial state; only random numbers go on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -12,10 +13,11 @@ from typing import Any
 
 import pytest
 from executor_parts import ONE, all_numbers, small_jobs, without_weights
+from PIL import Image
 from torch import nn
 
 import nets
-from fretta.errors import ConfigError, StoreError
+from fretta.errors import ConfigError, FrettaWarning, StoreError
 from fretta.experiment.case import open_case
 from fretta.experiment.execute import Done, run_jobs
 from fretta.experiment.records import Job, Record
@@ -356,3 +358,18 @@ def test_a_packed_store_says_the_same(job: Job, tmp_path: Path) -> None:
         path.write_text(f"{before[1].to_bytes().decode()}\n{cut}\n")
         with pytest.raises(StoreError, match=r"line 2 of .*records\.jsonl.*is damaged"):
             list(Store(tmp_path).records([]))
+
+
+def test_results_older_than_the_images_of_a_folder_are_told(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / "images" / str(number % 2)).mkdir(parents=True, exist_ok=True)
+        path = tmp_path / "images" / str(number % 2) / f"{number}.png"
+        Image.new("RGB", (32, 32), (20 * number,) * 3).save(path)
+        os.utime(path, (0, 1e9))
+    case = open_case("digits", str(tmp_path / "images"), device="cpu")
+    jobs, store = jobs_on(case, {"source": {}}), Store(tmp_path / "store")
+    assert not run_jobs(jobs, store, options=ONE).failed
+    assert run_jobs(jobs, store, options=ONE).skipped == 1  # silently
+    os.utime(path, (0, 4e9))
+    with pytest.warns(FrettaWarning, match="1 of the results .* older than the newest image"):
+        run_jobs(jobs, store, options=ONE)

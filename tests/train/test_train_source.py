@@ -153,3 +153,21 @@ def test_bfloat16_trains_too(small: TrainConfig) -> None:
     card = train_source(replace(small, precision="bfloat16", schedule="one-cycle"))
     assert card.training["settings"]["precision"] == "bfloat16"
     assert card.accuracy["test"] > 0
+
+
+def test_a_run_that_stops_between_weights_and_card_goes_on(
+    small: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short it was."""
+    config = replace(small, checkpoint_every=10_000)
+    expected = train_source(replace(config, out=f"{small.out}.other.safetensors"))
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fretta.experiment.train.source.write_card", full)
+        with pytest.raises(OSError, match="no space"):
+            train_source(config)
+    assert Path(config.out).is_file()
+    assert train_source(config, resume=True).sha256 == expected.sha256

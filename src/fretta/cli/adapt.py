@@ -103,15 +103,6 @@ def adapt(
             f"--data is given {len(options.data)} times; one run is one stream: add --ray to run"
             " them side by side, or give a list of all images"
         )
-    if answers is not None:
-        from ..deploy.label_me import answer_run
-
-        if resume or force or ray:
-            raise ConfigError(
-                "--answers is about the run in --out; --resume, --force and --ray make one"
-            )
-        print_line(f"Adapting {answer_run(options.out, answers)}.")
-        return
     if resume and force:
         raise ConfigError("--resume continues and --force starts again; give one of them")
     given = AdaptOptions(
@@ -120,6 +111,15 @@ def adapt(
         **{**vars(options), "data": options.data[0]},
         checkpoint_seconds=checkpoint,
     )
+    if answers is not None:
+        from ..deploy.label_me import answer_run
+
+        if resume or force or ray:
+            raise ConfigError(
+                "--answers is about the run in --out; --resume, --force and --ray make one"
+            )
+        print_line(f"Adapting {answer_run(given, answers)}.")
+        return
     if ray is not None:
         _adapt_streams(given, options.data, ray, threads=threads or 1, resume=resume, force=force)
         return

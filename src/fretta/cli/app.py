@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import shlex
 import signal
 import sys
@@ -34,6 +35,9 @@ class Commands(typer.core.TyperGroup):
     """Commands that end in one line on Ctrl-C and on errors of the file system."""
 
     def invoke(self, ctx: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):  # what a terminal cannot show is escaped
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see __main__.py
             signal.signal(signal.SIGINT, raise_interrupt)
         try:

@@ -36,8 +36,11 @@ DataRoot = Annotated[
 Domains = Annotated[list[str] | None, typer.Option(help="Only this domain (several times).")]
 Severity = Annotated[float | None, typer.Option(min=1, max=5, help="Of --corruption; default: 5.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images per batch.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the order of the images.")]
-Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Seed (several times).")]
+LARGEST_SEED = 2**32 - 1  # that numpy takes
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the order of the images.")]
+Seeds = Annotated[
+    list[int] | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed (several times).")
+]
 Limit = Annotated[int | None, typer.Option(min=1, help="Images per domain.")]
 Methods = Annotated[str, typer.Option(help="Names with commas between.")]
 Set = Annotated[

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -64,6 +66,14 @@ class ImageFiles:
 
     def path(self, row: int) -> str:
         return f"{self.folder}/{self.files[row]}"
+
+    def changed(self) -> float:
+        """When the newest of the files was written, in seconds since 1970."""
+        times = [0.0]
+        for row in range(len(self.files)):
+            with suppress(OSError):
+                times.append(os.stat(self.path(row)).st_mtime)
+        return max(times)
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         images, _, failures = self.read_some(rows)

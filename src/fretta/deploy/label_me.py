@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from .._util import replace_file
 from ..errors import ConfigError, StoreError, warn
 from ..estimate.answers import Answered, Question, questions, verdict_of, wanted
 from ..estimate.verdict import exact_p
+from .options import AdaptOptions
 from .output import LABEL_ME, PAGE, PREDICTIONS, SETTINGS, csv_rows, label_cell, path_cell
 
 COLUMNS = ("path", "label", "source", "adapted", "method", "stratum", "weight")
@@ -233,21 +235,37 @@ def read_predictions(out: Path, names: list[str], method: str) -> Predicted:
     return Predicted(paths, source, {method: adapted}, names)
 
 
-def answer_run(out: Path, file: Path) -> Answered:
+PLACES = ("data", "root", "weights", "labels", "source")  # written in one way or another
+
+
+def same_place(one: str | None, other: str | None) -> bool:
+    return None not in (one, other) and os.path.realpath(str(one)) == os.path.realpath(str(other))
+
+
+def answer_run(options: AdaptOptions, file: Path) -> Answered:
     """The verdict on a finished run from answers; it is also written to its settings and page."""
+    out = options.out
     try:
         settings: dict[str, Any] = json.loads((out / SETTINGS).read_text(encoding="utf-8"))
-        complete, names, method = (
-            settings["complete"],
-            settings["classes"],
-            settings["options"]["method"],
-        )
+        complete, names, then = settings["complete"], settings["classes"], settings["options"]
+        method = then["method"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(
             f"{str(out)!r} holds no run that answers could be about: {error}"
         ) from error
     if not complete:
         raise StoreError(f"the run in {str(out)!r} is not complete; --resume continues it")
+    now = options.to_json()
+    changed = [
+        f"{k}: {then.get(k)!r}, here {now[k]!r}"
+        for k in now.keys() - {"out", "workers", "checkpoint_seconds"}
+        if then.get(k) != now[k] and not (k in PLACES and same_place(then.get(k), now[k]))
+    ]
+    if changed:
+        raise ConfigError(
+            f"--answers is about the run in {str(out)!r}, which had other options"
+            f" ({'; '.join(sorted(changed)[:4])}); repeat its command"
+        )
     answered = read_answers(file, read_predictions(out, names, method))[method]
     settings["result"]["answers"] = answered.to_json()
     replace_file(out / SETTINGS, (json.dumps(settings, indent=2) + "\n").encode())

@@ -13,13 +13,12 @@ import numpy as np
 
 from ..data.read_ahead import FileBatch
 from ..estimate import Estimate, Measured
-from ..estimate.verdict import estimate_text, reason, verdict
+from ..estimate.verdict import FEW, estimate_text, reason, verdict
 from .output import LABEL_ME
 
 SPREAD = 256  # images, spread over the run, on which the written weights are checked
 SHOWN = 50  # unreadable files that are listed by name
 AGREES = 0.95  # of the labels are the same: no advice is needed
-FEW = 32  # images compared, below which no estimate is given
 
 
 @dataclass
@@ -217,7 +216,8 @@ class AdaptResult:
         if self.only_source:
             return [f"the source model predicted: {self.why_source}"]
         if self.too_few:
-            more = "" if self.measured is not None else "; --compare-source takes all"
+            sampled = self.measured is None and self.estimate.samples < self.counts.images
+            more = "; --compare-source takes all" if sampled else ""
             estimated = f"too few images were compared ({self.estimate.samples}){more}"
         else:
             more = "; --prior takes their shares" if self.reason else ""

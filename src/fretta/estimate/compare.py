@@ -27,7 +27,7 @@ from ..methods import Source
 from ..prepare import predicted_classes
 from . import Estimate, Estimator, Measured, SourceFacts, combine
 from .answers import Answered
-from .verdict import UNCHANGED, points, reason, verdict
+from .verdict import FEW, UNCHANGED, points, reason, verdict
 
 SOURCE = "source"  # the unadapted model, which the others are compared with
 TIE = 0.01  # of accuracy: methods that differ by less are reported as about the same
@@ -221,5 +221,7 @@ def answer(rows: Iterable[Compared], names: Sequence[str] = ()) -> str:
         return "The source model predicted: no method changed a prediction."
     for row in rows:
         if not (row.measured or row.answered) and (why := reason(row.estimate, names)):
+            if row.estimate.samples < FEW:
+                return f"Cannot tell, {why}."
             return f"Cannot tell, {why}. Give their shares (--prior), or label a few images."
     return "Cannot tell: no method is clearly better than the source model on these images."

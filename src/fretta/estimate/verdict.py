@@ -12,6 +12,7 @@ from .estimator import Estimate
 from .shares import Dominant
 
 HELPS = {True: "helps", False: "hurts", None: "cannot tell"}
+FEW = 32  # images, below which no estimate tells anything
 UNCHANGED = "no change"  # no prediction differs from the source model's
 
 
@@ -97,6 +98,8 @@ def verdict(estimate: Estimate, measured: Judged | None = None) -> str:
     """helps, hurts, cannot tell, collapsed or no change. Labels override the estimate."""
     if measured is not None:
         return HELPS[measured.helps]
+    if estimate.samples < FEW:
+        return HELPS[None]
     if estimate.collapsed:
         return "collapsed"
     return UNCHANGED if not estimate.disagreement else HELPS[estimate.helps]
@@ -109,6 +112,8 @@ def unevenness(found: Dominant, names: Sequence[str]) -> str:
 
 def reason(estimate: Estimate, names: Sequence[str]) -> str:
     """Why an estimate cannot tell, if there is more to it than an interval that holds 0."""
+    if estimate.samples < FEW:
+        return f"too few images ({estimate.samples}; {FEW} or more are needed)"
     if verdict(estimate) != HELPS[None] or estimate.uneven is None:
         return ""
     return unevenness(estimate.uneven, names)

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._util import code_of, import_object
 from ..adapter import Adapter
 from ..api import build_method
 from ..data import Dataset, Preprocessing, Stream, dataset_options, make_stream
@@ -78,7 +79,15 @@ class Case:
     @cached_property
     def labels(self) -> Labels:
         """Names of the classes: from a file, the card, the model's configuration, or numbers."""
-        return find_labels(self.net, count_classes(self.net, self.preprocessing), self.label_file)
+        return find_labels(self.net, self.outputs, self.label_file)
+
+    @property
+    def outputs(self) -> int:
+        """How many classes the model has, seen on two gray images."""
+        size = self.preprocessing.size or 224
+        gray = torch.full((2, 3, size, size), 127, dtype=torch.uint8)
+        x = self.preprocessing.apply(gray, self.device)
+        return Adapter(self.net, Source(), head=self.head, inplace=True)(x).shape[1]
 
     @cached_property
     def weights_hash(self) -> str:
@@ -100,8 +109,14 @@ class Case:
     @property
     def model(self) -> dict[str, Any]:
         """What a Run says of the model."""
+        library = self.spec.partition(":")[0]
+        code = ""
+        if library not in (*TRUSTED, "hf"):  # a function of the user's, whose file may change
+            import_object(self.spec, "model")
+            code = code_of(library)
         return {
             "spec": self.spec,
+            **({"code": code} if code else {}),
             "num_classes": self.num_classes,
             "head": self.head,
             "preprocessing": self.preprocessing.to_json(),
@@ -235,8 +250,16 @@ class Case:
         """What decides the numbers of one method along one stream."""
         needed = Need.SOURCE in find_method(method).needs
         if needed and not isinstance(self.source, Mapping):
+            if self.source is not None:
+                raise NeedError(
+                    f"{method}: source={self.source!r} is a folder of images; a run needs a data"
+                    " set by name there, such as pacs"
+                )
             raise NeedError(f"{method} needs source images; give source=, a data set")
-        defaults = find_method(method).defaults(hyperparameters.get("variant"))
+        found = find_method(method)
+        defaults: Any = found.defaults(hyperparameters.get("variant"))
+        if not found.__module__.startswith("fretta."):  # another method once its file changes
+            defaults = [defaults, code_of(found.__module__)]
         return Run(
             data={"name": self.data.name, **self.data.options},
             data_hash=self.data_hash,
@@ -268,14 +291,6 @@ def hash_state(state: Mapping[str, Any]) -> str:
             content = tensor.detach().cpu().contiguous().reshape(-1)
             found.update(content.view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
-
-
-def count_classes(net: nn.Module, preprocessing: Preprocessing) -> int:
-    """How many outputs the model has, seen on two gray images."""
-    size = preprocessing.size or 224
-    gray = torch.full((2, 3, size, size), 127, dtype=torch.uint8)
-    device = next((p.device for p in net.parameters()), torch.device("cpu"))
-    return Adapter(net, Source(), inplace=True)(preprocessing.apply(gray, device)).shape[1]
 
 
 def open_data(spec: Mapping[str, Any], root: str | os.PathLike[str] | None) -> Dataset:

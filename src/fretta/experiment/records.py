@@ -33,7 +33,7 @@ class Run:
 
     data: dict[str, Any]  # name and options of open_dataset, without the root
     data_hash: str  # fingerprint of the data set as found
-    model: dict[str, Any]  # spec, num_classes, head, preprocessing
+    model: dict[str, Any]  # spec, num_classes, head, preprocessing; code of a user's function
     weights_hash: str  # sha256 of the weights file; "" for random weights
     method: str
     hyperparameters: dict[str, Any]  # what differs from the method's defaults
@@ -44,7 +44,7 @@ class Run:
     adapter: dict[str, Any] = field(default_factory=dict)  # steps, episodic, predict
     source: dict[str, Any] | None = None  # data set of source images, for methods that need some
     source_hash: str = ""  # its fingerprint
-    defaults: str = ""  # hash of the method's defaults
+    defaults: str = ""  # hash of the method's defaults, and of the file of one outside the package
 
     @property
     def key(self) -> str:

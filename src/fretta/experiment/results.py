@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, FrettaWarning, MissingExtraError
+from ..errors import ConfigError, FrettaWarning, MissingExtraError, StoreError
 from .records import Record, digest
 from .store import Store
 
@@ -67,7 +67,10 @@ def load_results(store: str | os.PathLike[str], level: str = "domains") -> DataF
     level   a row for each of the "domains" of each run, for each of the "runs", or of the "methods"
     """
     damaged: list[str] = []
-    records = select(Store(store).records(damaged))
+    opened = Store(store)
+    if opened.local is not None and not opened.local.is_dir():
+        raise StoreError(f"there is no store {opened.where!r}; `fretta run` makes one")
+    records = select(opened.records(damaged))
     for message in damaged:
         warnings.warn(message, FrettaWarning, stacklevel=2)
     return results_table(records, level)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from .._util import import_object
+from .._util import check_interrupt, import_object
 from ..compat import import_timm, import_torchvision, import_transformers
 from ..errors import ConfigError, FrettaWarning, ModelError, WeightsError
 from .cards import Card, card_path, find_card
@@ -109,7 +109,7 @@ def _card_beside(path: Path) -> Card:
     if card is None:
         raise WeightsError(
             f"{str(path)!r} has no card ({card_path(path).name}) beside it, so which network it "
-            "belongs to is unknown; use fretta.models.load(spec, weights=...)"
+            "belongs to is unknown; name the network and give the file as weights="
         )
     return card
 
@@ -281,9 +281,19 @@ def check_shards(folder: Path) -> None:
 
 def _factory(module: str, name: str, num_classes: int | None) -> nn.Module:
     factory = import_object(f"{module}:{name}", "model")
-    if not callable(factory):
-        raise ConfigError(f"model '{module}:{name}' is a {type(factory).__name__}, not a callable")
-    model = factory(**_head(num_classes))
+    if not callable(factory) or isinstance(factory, nn.Module):
+        raise ConfigError(
+            f"model '{module}:{name}' is a {type(factory).__name__}; a function or class that makes"
+            " the network is expected"
+        )
+    try:
+        model = factory(**_head(num_classes))
+    except Exception as error:  # of the user's
+        check_interrupt()
+        given = "no argument" if num_classes is None else f"num_classes={num_classes}"
+        raise ModelError(
+            f"model '{module}:{name}' called with {given}: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"'{module}:{name}' returned a {type(model).__name__}, not a torch module")
     return model

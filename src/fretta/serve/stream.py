@@ -12,11 +12,10 @@ import numpy as np
 from torch import Tensor
 
 from ..adapter import Adapter
-from ..deploy.result import FEW
 from ..deploy.run import SAMPLE
 from ..errors import FrettaError, StateError
 from ..estimate import Estimate, Estimator
-from ..estimate.verdict import estimate_text, verdict
+from ..estimate.verdict import FEW, estimate_text, verdict
 from ..guard import Health, measure
 from .answers import UNKNOWN, Answers
 from .settings import Settings

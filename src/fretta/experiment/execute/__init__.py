@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...errors import ConfigError
+from ...errors import ConfigError, warn
 from ...parts.compute import find_device
 from ..records import Job, Record
 from ..store import Store
@@ -50,6 +50,11 @@ def run_jobs(
         find_device(settings.device)  # not there: an error now, not a failure of every run
     store.check()
     plan = make_plan(jobs, store, force)
+    if plan.older:
+        warn(
+            f"{plan.older} of the results that are there are older than the newest image; if the"
+            " images changed, repeat the runs: --force (force=True)"
+        )
     for job in plan.todo if force else ():
         store.drop_checkpoint(job.run.key)
     for record in plan.renamed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ...data.domain import ImageFiles
 from ...errors import StoreError
 from ..provenance import provenance
 from ..records import Job, Record, joined_tags
@@ -48,11 +50,12 @@ class Plan:
     todo: list[Job] = field(default_factory=list)
     there: list[Job] = field(default_factory=list)
     renamed: list[Record] = field(default_factory=list)  # that belong to one more suite now
+    older: int = 0  # of those that are there: images of the user's folder are newer
 
 
 def make_plan(jobs: list[Job], store: Store, force: bool = False) -> Plan:
     """Skip what the store has; failed and damaged records are done again."""
-    plan = Plan()
+    plan, changed = Plan(), {}  # when the images of a data set changed
     unique: dict[str, Job] = {}
     for job in jobs:
         first = unique.setdefault(job.run.key, job)
@@ -68,6 +71,13 @@ def make_plan(jobs: list[Job], store: Store, force: bool = False) -> Plan:
             plan.todo.append(replace(job, tags=tags))
             continue
         plan.there.append(job)
+        if job.dataset is not None and job.dataset.name == "folder":
+            if id(job.dataset) not in changed:
+                sources = (domain.source for domain in job.dataset.domains)
+                files = (s for s in sources if isinstance(s, ImageFiles))
+                changed[id(job.dataset)] = max((s.changed() for s in files), default=0.0)
+            finished = record.provenance.get("finished", math.inf)
+            plan.older += changed[id(job.dataset)] > finished + 1  # stored in whole seconds
         if tags != record.tags:
             plan.renamed.append(replace(record, tags=tags))
     return plan

@@ -242,7 +242,8 @@ def _fit(
 
             last = done == steps
             validate = every > 0 and (done % every == 0 or last)
-            keep = config.checkpoint_every > 0 and done % config.checkpoint_every == 0 and not last
+            # the last step too: the weights and their card are two files
+            keep = config.checkpoint_every > 0 and (done % config.checkpoint_every == 0 or last)
             if not (validate or keep or last or done % REPORT_EVERY == 0):
                 continue
             value = loss.item()
