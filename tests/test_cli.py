@@ -24,6 +24,7 @@ from fretta.cli.data import severities
 from fretta.cli.options import StreamOptions
 from fretta.describe import describe
 from fretta.errors import ConfigError
+from fretta.experiment.store import Store
 from fretta.experiment.train import TrainConfig
 from fretta.models import Card
 from fretta.models.load import ASSETS
@@ -197,3 +198,13 @@ def test_a_terminal_that_knows_few_letters(encoding: str) -> None:
     done = subprocess.run(line, capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert rb"\u03b2" in done.stdout
+
+
+def test_a_gradual_stream_takes_several_severities(tmp_path: Path) -> None:
+    line = ["evaluate", "--model", "digits", "--data", "digits", "--corruption", "fog"]
+    line += ["--severity", "1", "--severity", "3", "--order", "gradual", "--limit", "8"]
+    done = CliRunner().invoke(app, [*line, "--method", "source", "--store", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    (record,) = Store(tmp_path).records()
+    assert record.run["data"]["severity"] == [1, 3]
+    assert [row["domain"] for row in record.rows] == ["fog/1", "fog/3"]

@@ -34,7 +34,10 @@ DataRoot = Annotated[
     Path | None, typer.Option("--data", "--root", help="Where the data is; else FRETTA_DATA.")
 ]
 Domains = Annotated[list[str] | None, typer.Option(help="Only this domain (several times).")]
-Severity = Annotated[float | None, typer.Option(min=1, max=5, help="Of --corruption; default: 5.")]
+Severity = Annotated[
+    list[float] | None,
+    typer.Option(min=1, max=5, help="Of --corruption (several times: gradual); default: 5."),
+]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images per batch.")]
 LARGEST_SEED = 2**32 - 1  # that numpy takes
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the order of the images.")]
@@ -166,16 +169,16 @@ class StreamOptions:
 
         return list(corruption_names(self.corruption)) if self.corruption else []
 
-    def shift(self, severity: float | None) -> dict[str, Any]:
+    def shift(self, severity: list[float] | None) -> dict[str, Any]:
         """As open_dataset takes it."""
         if self.corruption is None:
-            if severity is not None:
-                raise ConfigError(f"--severity {severity:g} needs --corruption; give both")
+            if severity:
+                raise ConfigError(f"--severity {severity[0]:g} needs --corruption; give both")
             return {}
-        level = 5.0 if severity is None else severity
+        levels = [int(level) if level.is_integer() else level for level in severity or [5.0]]
         return {
             "corruption": self.corruption[0] if len(self.corruption) == 1 else self.corruptions(),
-            "severity": int(level) if level.is_integer() else level,
+            "severity": levels[0] if len(levels) == 1 else levels,
         }
 
     def protocol(self, domains: list[str] | None) -> dict[str, Any]:

@@ -212,7 +212,8 @@ def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int
         if len(numbers) < 2:
             raise ConfigError(
                 f"a gradual order needs several severities of {name!r}, and only one is open; "
-                "pass severity=[1, 2, 3, 4, 5] to open_dataset"
+                "open the data set with severity=[1, 2, 3, 4, 5]; on the command line --severity 1 "
+                "--severity 2 and so on"
             )
         up = sorted(numbers, key=lambda number: severities[number] or 0)
         path += up + up[-2::-1]

@@ -77,7 +77,9 @@ def _evaluate(run: dict[str, Any]) -> list[str]:
     corruption = data.get("corruption") or []
     for name in [corruption] if isinstance(corruption, str) else corruption:
         words += _options(corruption=name)
-    words += _options(severity=data.get("severity") if corruption else None)
+    severity = data.get("severity") if corruption else []
+    for level in severity if isinstance(severity, list) else [severity]:
+        words += _options(severity=level)
     words += _options(method=run["method"])
     for name, value in (run.get("hyperparameters") or {}).items():
         words += ["--set", f"{name}={_text(value)}"]
