@@ -160,7 +160,10 @@ MESSAGES = [
     ("evaluate", "tipi: std= is not given: give std=(...)", "--set std=... is not given"),
     ("evaluate", "std=(0.5, 0.5), as many as", "--std 0.5,0.5, as many"),
     ("evaluate", "open the data set with size=160", "with --size 160"),
-    ("evaluate", "domains=['fog'] are unknown", "--domain fog are"),
+    ("evaluate", "domains=['fog', 'snow'] are unknown", "--domain fog --domain snow are"),
+    ("evaluate", "open it with severity=[1, 2]", "with --severity 1 --severity 2"),
+    ("corrupt", "unreadable; errors='skip' leaves it out", "; --skip-unreadable leaves"),
+    ("results", "unreadable; errors='skip' leaves it out", "; errors='skip' leaves"),
     # of bn, which the message names; not the option of that name
     ("adapt", "or use 'bn' with alpha=0.25, which", "'bn' with --set alpha=0.25, which"),
     ("adapt", "alpha='x'; one of white, black", "--alpha x; one of"),

@@ -64,7 +64,7 @@ def test_hugging_face_folder(tmp_path: Path) -> None:
         ("timm:resnet19", ConfigError, "timm has no model.*near it are.*resnet18"),
         ("no.such.module:factory", ConfigError, "No module named"),
         ("test_models:nothing", ConfigError, "has no 'nothing'"),
-        ("test_models:CLASSES", ConfigError, "is a int, not a callable"),
+        ("test_models:CLASSES", ConfigError, "is a int; a function or class"),
         ("test_models:not_a_model", ModelError, "returned a str"),
     ],
 )

@@ -35,7 +35,12 @@ def name_options(message: str, arguments: list[str]) -> str:
         if named or (methods and option is None):
             return f"--set {name}={_typed_value(value) or '...'}"
         if option is None:
-            return match[0]
+            skips = match[0] == "errors='skip'" and "skip_unreadable" in options
+            return "--skip-unreadable" if skips else match[0]
+        if option.multiple and value.startswith("["):
+            return " ".join(
+                f"{option.opts[-1]} {_typed_value(v.strip())}" for v in value[1:-1].split(",")
+            )
         if option.is_flag and value == "True":
             value = ""
         return f"{option.opts[-1]} {_typed_value(value)}".rstrip()

@@ -212,8 +212,7 @@ def visits(names: Sequence[str], severities: Sequence[float | None]) -> list[int
         if len(numbers) < 2:
             raise ConfigError(
                 f"a gradual order needs several severities of {name!r}, and only one is open; "
-                "open the data set with severity=[1, 2, 3, 4, 5]; on the command line --severity 1 "
-                "--severity 2 and so on"
+                "open the data set with severity=[1, 2, 3, 4, 5]"
             )
         up = sorted(numbers, key=lambda number: severities[number] or 0)
         path += up + up[-2::-1]

@@ -229,7 +229,7 @@ def _corrupt_files(job: Job, files: list[str]) -> tuple[int, int, list[str]]:
                 turned[file] = _tag(pillow, orientation_of(image))
         except DataError as error:
             if job.errors == "raise":
-                raise DataError(f"{error}; remove it, or skip files that cannot be read") from error
+                raise DataError(f"{error}; errors='skip' leaves such files out") from error
             unreadable.append(f"{job.source / file}: {error.__cause__ or error}")
     todo = [copy for copy in todo if copy[2] in images]
     for copy in todo:

@@ -142,7 +142,7 @@ def _extra_data(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def score(rule: Rule, records: Sequence[Record]) -> float | None:
     """The mean over runs of the rule's number; larger is better. None where a run has none."""
-    if any(record.overall["entropy"] is None for record in records):
+    if any(record.overall.get("entropy", 0.0) is None for record in records):
         return None  # the model diverged
     if rule is Rule.LABEL_FREE:
         values = [label_free(record.rows) for record in records]
