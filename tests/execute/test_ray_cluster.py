@@ -32,10 +32,10 @@ def cluster() -> Iterator[Any]:
     ray.shutdown()
 
 
-def doomed(folder: Path, method: str, deaths: int, at: int) -> Callable[..., None]:
+def doomed(folder: Path, method: str, deaths: int, at: int) -> Callable[..., bytes]:
     """A task that kills its worker; nested, so that it travels by value."""
 
-    def task(*arguments: Any) -> None:
+    def task(*arguments: Any) -> bytes:
         import os
         import pathlib
         import signal
@@ -57,7 +57,7 @@ def doomed(folder: Path, method: str, deaths: int, at: int) -> Callable[..., Non
 
         inside.run_one = run_one
         try:
-            inside._task(*arguments)
+            return inside._task(*arguments)
         finally:
             inside.run_one = plain
 
@@ -117,10 +117,10 @@ def test_a_killed_ray_worker_costs_nothing_twice_and_its_run_alone(
     assert "worker died" in failed.error
 
 
-def held() -> Callable[..., None]:
+def held() -> Callable[..., bytes]:
     """A task that stays at its third batch until it is canceled; nested as above."""
 
-    def task(*arguments: Any) -> None:
+    def task(*arguments: Any) -> bytes:
         import time
 
         import fretta.experiment.execute.ray_cluster as inside
@@ -138,7 +138,7 @@ def held() -> Callable[..., None]:
 
         inside.run_one = run_one
         try:
-            inside._task(*arguments)
+            return inside._task(*arguments)
         finally:
             inside.run_one = plain
 
