@@ -34,7 +34,7 @@ from ..errors import ConfigError, DataError, NeedError
 from ..guard import Guard
 from ..method import Method, Need
 from ..methods import Source, find_method
-from ..models.cards import card_of, sha256
+from ..models.cards import card_of, hash_state, sha256
 from ..models.imagenet import PACKAGED
 from ..models.labels import Labels, find_labels, named_by_folders, truth_of
 from ..models.load import TRUSTED, check_shards, find_model, load
@@ -280,17 +280,6 @@ class Case:
     @property
     def place(self) -> Place:
         return Place(self.root, self.weights, self.folder)
-
-
-def hash_state(state: Mapping[str, Any]) -> str:
-    """SHA-256 of names, types, shapes and content of tensors."""
-    found = hashlib.sha256()
-    for name, tensor in sorted(state.items()):
-        if isinstance(tensor, Tensor):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            content = tensor.detach().cpu().contiguous().reshape(-1)
-            found.update(content.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
 
 
 def open_data(spec: Mapping[str, Any], root: str | os.PathLike[str] | None) -> Dataset:

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from .._util import replace_file
 from ..errors import ConfigError, FrettaWarning, WeightsError
@@ -133,6 +134,17 @@ def find_card(path: str | os.PathLike[str]) -> Card | None:
 def sha256(path: str | os.PathLike[str]) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_state(state: Mapping[str, Any]) -> str:
+    """SHA-256 of names, types, shapes and content of tensors."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        if isinstance(tensor, Tensor):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            content = tensor.detach().cpu().contiguous().reshape(-1)
+            found.update(content.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def card_of(model: nn.Module) -> Card | None:
