@@ -489,3 +489,9 @@ def test_health_while_the_source_predicts_is_that_of_the_batch() -> None:
     assert a.health == b.health
     assert a.health is not None
     assert a.health.nrs is None
+
+
+def test_the_smallest_window() -> None:
+    adapter = fretta.adapt(build("resnet-like"), "tent", guard=Guard("rollback", window=1))
+    for x in batches(6, 6, 6):
+        assert adapter(x).isfinite().all()

@@ -106,7 +106,8 @@ class Monitor:
         self.unit = math.log(classes)
         self.own = Average(SHORT)  # the adapted model alone: [H, mean prediction]
         self.differs = Average(SHORT)  # share of predictions that are not the source model's
-        self.learning = Average(guard.window // 2)  # learned beside unlearned, rows of `pair_row`
+        # learned beside unlearned, rows of `pair_row`
+        self.learning = Average(max(1, guard.window // 2))
         self.statistics = Average(guard.window)  # unlearned beside source
 
     def add_own(self, health: Health, mean: Tensor) -> None:
